@@ -141,7 +141,7 @@ SHARED_WITH_THE_VERIFIER = (
     "enricher.worker.kafka.ranges",
     "enricher.worker.records",
     "enricher.worker.runtime",
-    "enricher.worker.stats.snapshot",
+    "enricher.worker.stats",
 )
 """All that the verifier may be built on: clients, the reader of topics, the schemas of records and the data that moves."""
 

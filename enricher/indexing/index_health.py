@@ -20,8 +20,7 @@ from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, p
 from enricher.worker.health.worker_health import Waits, why_stuck
 from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
-from enricher.worker.stats.counters import LATENCIES_S, SECONDS, Histogram
-from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.stats import LATENCIES_S, SECONDS, Histogram, WorkerState
 from enricher.worker.telemetry.instruments import (
     DESTINATION,
     ERROR_TYPE,

@@ -23,7 +23,7 @@ from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import Deadline, StopEvent
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
-from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.stats import WorkerState
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from enricher.worker.kafka.statistics import Statistics
 from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.repeats import Repeats
-from enricher.worker.stats.snapshot import Connection
+from enricher.worker.stats import Connection
 
 log = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.kafka_clients import kafka_config
 
 log = logging.getLogger(__name__)

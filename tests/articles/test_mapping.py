@@ -24,7 +24,7 @@ from enricher.worker.articles.mapping import FIELDS, MAX_CHARS, MAX_NAME_CHARS, 
 from enricher.worker.commands.running import describe
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 from enricher.worker.settings import Settings, given_settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.formats import line_reader
 
 LIMIT_CHARS = 1000

@@ -19,8 +19,7 @@ from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, ta
 from enricher.worker.health.worker_health import TURN, Waits, WorkerHealth, status_of, why_stuck
 from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
-from enricher.worker.stats.counters import TaskCounts
-from enricher.worker.stats.snapshot import SchemaState
+from enricher.worker.stats import SchemaState, TaskCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from enricher.errors import SettingsError
 from enricher.indexing.index_health import READY_WITHIN_S, IndexHealth
 from enricher.worker.health.routes import Request
 from enricher.worker.runtime.watchdog import Watched
-from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.stats import WorkerState
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])

@@ -29,7 +29,7 @@ from enricher.worker.records import (
     Ticket,
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 
 
 def unguarded(_what: str, _limit_s: float) -> AbstractContextManager[None]:

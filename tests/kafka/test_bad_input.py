@@ -16,7 +16,7 @@ from support.topics import Topics
 from enricher.operate.verify import verify
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import kafka_worker
 from tools.chaos.stub import BAD_WORD, StubEngine, stub_model

@@ -19,7 +19,7 @@ from enricher.worker.kafka.sink import TransactionalSink, log_dead_letters
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.telemetry.logs import RepeatsFilter
 
 NOWHERE = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})

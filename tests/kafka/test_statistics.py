@@ -12,7 +12,7 @@ from support.topics import Topics
 from enricher.worker.kafka.properties import STATISTICS_INTERVAL_MS
 from enricher.worker.kafka.statistics import Statistics
 from enricher.worker.records import Partition
-from enricher.worker.stats.snapshot import Unstable
+from enricher.worker.stats import Unstable
 
 
 def told(

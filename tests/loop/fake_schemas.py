@@ -13,7 +13,7 @@ from loop.fake_model import read
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.records import Article, RawRecord
 from enricher.worker.runtime.deadlines import Wakeup
-from enricher.worker.stats.snapshot import SchemaState
+from enricher.worker.stats import SchemaState
 
 UNKNOWN = "schema:unknown"
 """A schema that the registry does not know."""

@@ -16,7 +16,7 @@ from enricher.errors import TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Start
 from enricher.worker.rules.read_limits import Priority
-from enricher.worker.stats.snapshot import Connection
+from enricher.worker.stats import Connection
 
 
 class FakeSource:

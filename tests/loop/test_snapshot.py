@@ -9,7 +9,7 @@ from loop.world import INPUT, World
 
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.offsets import OffsetTracker
-from enricher.worker.stats.snapshot import Connection, Unstable, WorkerState
+from enricher.worker.stats import Connection, Unstable, WorkerState
 
 ZERO, ONE = Partition(INPUT, 0), Partition(INPUT, 1)
 

@@ -29,7 +29,7 @@ from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.rules.offsets import OffsetTracker
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.telemetry.tracing import ContextPropagation
 
 INPUT = "articles"

@@ -6,8 +6,7 @@ from collections import Counter
 
 from enricher.indexing.index_health import IndexCounts, IndexSnapshot, ObservedIndexer
 from enricher.worker.records import Partition
-from enricher.worker.stats.counters import Counters, TaskCounts
-from enricher.worker.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
+from enricher.worker.stats import Connection, Counters, SchemaState, Snapshot, TaskCounts, Unstable, WorkerState
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")

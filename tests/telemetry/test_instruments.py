@@ -17,7 +17,7 @@ from telemetry.building import observed, observed_indexer
 from deploy.monitoring.generator.exported import EVERY_INSTRUMENT
 from deploy.monitoring.generator.files import ALERTS
 from enricher.indexing.index_health import INDEX_INSTRUMENTS
-from enricher.worker.stats.counters import MOST_LABELS, OTHER, Counters, Histogram
+from enricher.worker.stats import MOST_LABELS, OTHER, Counters, Histogram
 from enricher.worker.telemetry.instruments import (
     INSTRUMENTS,
     Instrument,

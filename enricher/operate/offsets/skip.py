@@ -29,7 +29,7 @@ from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.formats import encoder_of, writer_of
 from enricher.worker.wiring.kafka_clients import kafka_config
 

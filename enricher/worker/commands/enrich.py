@@ -23,7 +23,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.loaded_tasks import load_tasks
 from enricher.worker.wiring.workers import file_worker
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 
 log = logging.getLogger("enricher.worker.commands.run")
 

@@ -11,7 +11,7 @@ from enricher.errors import InvalidArticle
 from enricher.worker.articles import letter_for
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord, Release, Ticket, Tombstone
-from enricher.worker.stats.snapshot import Connection
+from enricher.worker.stats import Connection
 
 Written = TypeVar("Written")
 """The type of an encoded record."""

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.worker.stats.counters import LATENCIES_S, Counters, Histogram
-from enricher.worker.stats.snapshot import Snapshot
+from enricher.worker.stats import LATENCIES_S, Counters, Histogram, Snapshot
 
 EVERY_S = 2.0
 KEPT_S = 900.0

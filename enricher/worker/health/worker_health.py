@@ -31,8 +31,7 @@ from enricher.worker.health.samples import (
 )
 from enricher.worker.loop.recovery import RecoveryNote
 from enricher.worker.runtime.watchdog import Watched
-from enricher.worker.stats.counters import LATENCIES_S, SECONDS, WAITS_S, Counters
-from enricher.worker.stats.snapshot import Snapshot, WorkerState
+from enricher.worker.stats import LATENCIES_S, SECONDS, WAITS_S, Counters, Snapshot, WorkerState
 from enricher.worker.telemetry.instruments import TASK_OUTCOMES, bound_labels, shares_of
 from enricher.worker.telemetry.observed import Observed, WorkerFacts
 from enricher.worker.telemetry.prometheus import exposition, starting_exposition

@@ -29,7 +29,7 @@ from enricher.worker.kafka.transaction import Placement, Transaction
 from enricher.worker.records import DeadLetter, Release, Ticket
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.runtime.watchdog import Guard
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Re
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.read_limits import Portions, Priority
-from enricher.worker.stats.snapshot import Connection
+from enricher.worker.stats import Connection
 
 log = logging.getLogger(__name__)
 

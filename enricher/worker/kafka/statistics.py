@@ -12,7 +12,7 @@ import orjson
 
 from enricher.worker.kafka.properties import STATISTICS_INTERVAL_MS
 from enricher.worker.records import Partition
-from enricher.worker.stats.snapshot import Connection, Unstable
+from enricher.worker.stats import Connection, Unstable
 
 _STALE_S = 3 * STATISTICS_INTERVAL_MS / 1000
 

@@ -15,7 +15,7 @@ from enricher.worker.loop.pacing import Pacing
 from enricher.worker.loop.ports import Sink, Source
 from enricher.worker.records import DeadLetter, Partition, RawRecord, Release
 from enricher.worker.rules.attempts import Attempts
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 
 log = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.rules.offsets import OffsetTracker, names_of
 from enricher.worker.runtime.deadlines import StopEvent, Wakeup
 from enricher.worker.runtime.watchdog import Guard
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 
 log = logging.getLogger(__name__)
 

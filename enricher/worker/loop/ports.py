@@ -18,7 +18,7 @@ from enricher.worker.records import (
     TokenizedArticle,
     Window,
 )
-from enricher.worker.stats.snapshot import Connection, SchemaState
+from enricher.worker.stats import Connection, SchemaState
 
 Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
 """The tokenizer's result for the tickets of one call."""

@@ -14,7 +14,7 @@ from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Source
 from enricher.worker.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.rules.offsets import OffsetTracker
-from enricher.worker.stats.snapshot import Connection, Snapshot, WorkerState
+from enricher.worker.stats import Connection, Snapshot, WorkerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from enricher.worker.registry.registry_client import RegistryUnavailable, Unknow
 from enricher.worker.registry.store import FindSchema
 from enricher.worker.runtime.deadlines import doubling_pause_s
 from enricher.worker.runtime.repeats import Repeats
-from enricher.worker.stats.snapshot import SchemaState
+from enricher.worker.stats import SchemaState
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from enricher.worker.records import Partition
-from enricher.worker.stats.counters import MOST_LABELS, OTHER, Histogram, TaskCounts
-from enricher.worker.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
+from enricher.worker.stats import MOST_LABELS, OTHER, REQUEST_OUTCOMES, Histogram, Snapshot, TaskCounts, WorkerState
 from enricher.worker.telemetry.observed import Observed, resident_bytes
 
 SYSTEM = "messaging.system"

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from enricher.worker.records import ModelCard
-from enricher.worker.stats.counters import Counters
-from enricher.worker.stats.snapshot import Snapshot
+from enricher.worker.stats import Counters, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Exports metrics and traces by OTLP, configured by the standard `OTEL_*` variables. The only user of OpenTelemetry's SDK.
 
 Off unless an endpoint is set: `OTEL_EXPORTER_OTLP_ENDPOINT`, or that for metrics or traces alone. Counters and gauges
-are observable instruments. Histograms are counted by the worker (`stats/counters.py`) and added to the others just before
+are observable instruments. Histograms are counted by the worker (`worker/stats.py`) and added to the others just before
 the export, because recording one value in the SDK takes 6 µs, a tenth of the whole cost of a headline.
 """
 
@@ -34,7 +34,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from enricher.errors import SettingsError
-from enricher.worker.stats import counters as stats
+from enricher.worker import stats
 from enricher.worker.telemetry.instruments import Instrument, Kind
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.telemetry.tracing import Spans

@@ -13,8 +13,7 @@ from typing import Any, TypeVar, cast
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from enricher.worker.stats.counters import Histogram
-from enricher.worker.stats.snapshot import WorkerState
+from enricher.worker.stats import Histogram, WorkerState
 from enricher.worker.telemetry.instruments import INSTRUMENTS, STATE, Instrument, Kind, Numbers, states_of
 from enricher.worker.telemetry.observed import Observed
 

@@ -28,7 +28,7 @@ from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.settings.worker import WINDOW_ARTICLES
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts, gpu_meter
 from enricher.worker.telemetry.tracing import ContextPropagation
 from enricher.worker.wiring.formats import (

@@ -19,7 +19,7 @@ from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.loaded_tasks import Model, Tasks
 from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import Bench

@@ -14,7 +14,7 @@ from support.topics import Topics
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 from tools.waiting import wait_until

@@ -16,7 +16,7 @@ from enricher.worker.health.worker_health import LOADING
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.otlp import export_metrics, export_spans
 from enricher.worker.wiring.formats import check_formats, check_record_schema

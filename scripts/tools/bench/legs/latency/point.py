@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from enricher.worker.runtime.watchdog import Watchdog
-from enricher.worker.stats.counters import Counters
+from enricher.worker.stats import Counters
 from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child

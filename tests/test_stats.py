@@ -31,7 +31,7 @@ from enricher.worker.records import (
     Tombstone,
     Window,
 )
-from enricher.worker.stats.counters import Counters, Histogram, TaskCounts
+from enricher.worker.stats import Counters, Histogram, TaskCounts
 
 
 def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:
