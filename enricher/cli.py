@@ -202,7 +202,7 @@ def _run() -> None:
     except OSError as error:
         if error.errno not in {errno.EPIPE, errno.ENOSPC}:
             raise
-        from enricher.worker.files.line_sink import output_error  # noqa: PLC0415  --help need not wait for it
+        from enricher.worker.files.plain_sinks import output_error  # noqa: PLC0415  --help need not wait for it
 
         raise output_error(sys.stdout.buffer, error) from error
 

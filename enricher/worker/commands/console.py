@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from enricher.worker.files.line_sink import output_error
+from enricher.worker.files.plain_sinks import output_error
 from enricher.worker.telemetry.logs import CONTROLS
 
 _SPACES = dict.fromkeys(CONTROLS, " ")

@@ -18,7 +18,7 @@ from enricher.worker.articles.record_values import record_values
 from enricher.worker.commands.running import describe, interrupt_code, progress_lines, repeating, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.files.exchange import AnswerSink
-from enricher.worker.files.line_source import PARQUET_SUFFIX, is_parquet, require_parquet
+from enricher.worker.files.finite_sources import PARQUET_SUFFIX, is_parquet, require_parquet
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog

@@ -3,8 +3,7 @@
 Nothing here is exactly once: a file has no transactions, so after a crash a run starts again from the first line.
 """
 
-from enricher.worker.files.finite import FiniteSource
-from enricher.worker.files.line_sink import LineSink, partial_name, whole_file
-from enricher.worker.files.line_source import STDIN, Line, LineSource, read_lines
+from enricher.worker.files.finite_sources import STDIN, FiniteSource, Line, LineSource, read_lines
+from enricher.worker.files.plain_sinks import LineSink, partial_name, whole_file
 
 __all__ = ["STDIN", "FiniteSource", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from enricher.worker.files.finite import FiniteSource, PlainSink, Written
+from enricher.worker.files.finite_sources import FiniteSource
+from enricher.worker.files.plain_sinks import PlainSink, Written
 from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 
 WAIT_S = 0.5

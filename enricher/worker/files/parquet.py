@@ -25,7 +25,7 @@ from enricher.worker.articles.mapping import FIELDS, is_beside
 from enricher.worker.articles.pointers import EACH, parse_pointer
 from enricher.worker.contracts import record_schema
 from enricher.worker.files.exchange import Answer
-from enricher.worker.files.line_source import End, Line, LineSource
+from enricher.worker.files.finite_sources import End, Line, LineSource
 from enricher.worker.records import DeadLetter
 
 _BATCH_ROWS = 64

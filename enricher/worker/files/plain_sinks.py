@@ -1,4 +1,4 @@
-"""Output without Kafka: enriched records as JSON lines on one stream, dead letters as JSON lines on another.
+"""Sinks without transactions: their base class, and JSON lines with the records on one stream, the dead letters on another.
 
 The caller opens the streams and closes them; `whole_file` opens one that gets its name only when it is complete.
 """
@@ -8,19 +8,79 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import UnsupportedOperation
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, NoReturn, TypeVar
 
 import orjson
 
-from enricher.errors import FatalError, OutputClosed
-from enricher.worker.articles import as_line, clip, encode_record
-from enricher.worker.files.finite import PlainSink
-from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Ticket
+from enricher.errors import FatalError, InvalidArticle, OutputClosed
+from enricher.worker.articles import as_line, clip, encode_record, letter_for
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Release, Ticket, Tombstone
+
+Written = TypeVar("Written")
+"""The type of an encoded record."""
+
+_DELETED = DeadLetter("decode", "Deleted", "the document deletes an article (articles.deleted): it has no record")
+"""The answer to a delete event, because outside of Kafka a record without a value has no form."""
+
+
+class PlainSink(ABC, Generic[Written]):
+    """Writes outcomes in the order of the input, and reports the committable offsets to `committed`.
+
+    A record that cannot be written becomes a dead letter. A delete event is written like one, and counts as none.
+    """
+
+    def __init__(self, committed: Callable[[Mapping[Partition, int]], None]) -> None:
+        self._committed = committed
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """Write the outcomes of `release`. Returns the dead letters that were written instead of records."""
+        outputs = [(ticket, self._output_of(ticket)) for ticket in release.tickets]
+        self._write(outputs)
+        self._committed(release.committable)
+        return {
+            ticket: output
+            for ticket, output in outputs
+            if isinstance(output, DeadLetter) and output is not ticket.outcome and output is not _DELETED
+        }
+
+    def serve(self) -> None:
+        """Do nothing: there are no events."""
+
+    def recover(self) -> NoReturn:
+        """Never called: `publish` writes or ends the run."""
+        raise AssertionError("without transactions there is nothing to recover from")
+
+    def close(self) -> None:
+        """Do nothing: `publish` leaves nothing unwritten."""
+
+    @abstractmethod
+    def _encode(self, record: EnrichedRecord) -> Written:
+        """Encode a record. Raises InvalidArticle if that is impossible."""
+
+    @abstractmethod
+    def _write(self, outputs: Sequence[tuple[Ticket, Written | DeadLetter]]) -> None:
+        """Write outputs in order. May block. Raises FatalError if that fails."""
+
+    def _output_of(self, ticket: Ticket) -> Written | DeadLetter:
+        if isinstance(ticket.outcome, DeadLetter):
+            return ticket.outcome
+        if isinstance(ticket.outcome, Tombstone):
+            return _DELETED
+        assert isinstance(ticket.outcome, EnrichedRecord), "only finished tickets are written"
+        try:
+            return self._encode(ticket.outcome)
+        except InvalidArticle as error:
+            return letter_for(error)
+
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
-"""Input without Kafka: a file of JSON lines, with or without gzip, as one partition, whose offsets are its line numbers.
+"""Sources whose input ends: their base class, and a file of JSON lines, with or without gzip, as one partition.
 
-`read_lines` reads in the caller's thread, `LineReader` ahead of its caller. Blank lines have a number but no record, so
-offsets have gaps, as in Kafka. Never holds a whole file in memory. Parquet is recognised here (`is_parquet`), but not read.
+`read_lines` reads in the caller's thread, `LineReader` ahead of its caller. Offsets are line numbers; blank lines have a
+number but no record, so offsets have gaps, as in Kafka. Never holds a whole file in memory. Parquet is recognised here
+(`is_parquet`), but not read.
 """
 
 from __future__ import annotations
@@ -11,29 +12,107 @@ import os
 import stat
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from gzip import GzipFile
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NoReturn, cast
 
 from enricher.distribution import install_command
 from enricher.errors import FatalError, SettingsError
-from enricher.worker.files.finite import FiniteSource
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import Partition, RawRecord
+from enricher.worker.stats import Connection
 
 PARQUET_MAGIC = b"PAR1"
-
 PARQUET_SUFFIX = ".parquet"
-
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 
 STDIN = Path("-")
-
 _STDIN_FD = 0
+
+
+class FiniteSource(ABC):
+    """Delivers one partition once, from its beginning to its end. Offsets are numbers from 0. Subclasses read the records.
+
+    The sink reports to `note_committed` what it has written; `caught_up` is False until then.
+    """
+
+    waits_for_commit = False
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._listener: PartitionListener | None = None
+        self._position = 0
+        """The next offset to deliver."""
+        self._delivered_end = 0
+        """The offset after the last record that was delivered."""
+        self._ended = False
+        self._committed = 0
+        self._paused = self._held = False
+        self._never_set = threading.Event()
+
+    def open(self, listener: PartitionListener) -> None:
+        """Deliver to this listener's worker. Raises FatalError if the input cannot be opened."""
+        self._listener = listener
+
+    def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+        """Return at most `limit` records. Blocks up to `timeout_s` for the first one, also while paused or at the end.
+
+        The first call assigns the partition to the listener. Raises FatalError if the input cannot be read further.
+        """
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            listener.assigned([self.partition])
+        if self._paused or self._held or self._ended:
+            self._never_set.wait(timeout_s)
+            return ()
+        return self._next_records(limit, timeout_s)
+
+    @abstractmethod
+    def _next_records(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+        """The next records, at most `limit`; moves `_position` and `_delivered_end`, and sets `_ended` at the end."""
+
+    def pause(self) -> None:
+        """Return no records until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Return records again."""
+        self._paused = False
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Return no records while the only partition is among these."""
+        self._held = self.partition in partitions
+
+    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The next offset to deliver. At the end of the input it is also after offsets without a record."""
+        return {self.partition: self._position} if self.partition in partitions else {}
+
+    def note_committed(self, committable: Mapping[Partition, int]) -> None:
+        """Note that the sink has written everything before these offsets."""
+        self._committed = committable.get(self.partition, self._committed)
+
+    def start_of(self, _partition: Partition) -> None:  # noqa: B027  the same for every such input
+        """Return None: the input keeps no marks, so attempts are not counted."""
+
+    def rewind(self) -> NoReturn:
+        """Never called: the sink writes or ends the run."""
+        raise AssertionError("without transactions there is nothing to recover from, so the source is never rewound")
+
+    def caught_up(self) -> bool:
+        """Whether the end of the input was reached and every record before it is written."""
+        return self._ended and self._committed >= self._delivered_end
+
+    def connection(self) -> Connection:
+        """The connection of a source without a broker."""
+        return Connection()
+
+    def close(self) -> None:  # noqa: B027  an input in memory has nothing to close
+        """Stop reading. Does not block."""
 
 
 @dataclass(frozen=True, slots=True)

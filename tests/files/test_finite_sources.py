@@ -17,8 +17,8 @@ from support.patience import PATIENCE_S
 
 from enricher.errors import FatalError
 from enricher.worker.files import LineSource
-from enricher.worker.files import line_source as source_module
-from enricher.worker.files.line_source import Line, LineReader
+from enricher.worker.files import finite_sources as source_module
+from enricher.worker.files.finite_sources import Line, LineReader
 from enricher.worker.records import Partition, RawRecord
 
 ROOT = Path(__file__).parents[2]
