@@ -15,7 +15,6 @@ from enricher.errors import BrokerError, SettingsError
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.commands.console import data_console, write_line
 from enricher.worker.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
-from enricher.worker.registry.record_schema import Level, describe_level, recommended_level
 from enricher.worker.registry.registry_client import (
     RefusedByRegistry,
     Registered,
@@ -23,6 +22,7 @@ from enricher.worker.registry.registry_client import (
     RegistryUnavailable,
     UnusableSchema,
 )
+from enricher.worker.registry.store import Level, describe_level, recommended_level
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.formats import registry_client, subject_of
 

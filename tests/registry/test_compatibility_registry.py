@@ -11,8 +11,8 @@ from support.schema_changes import FILES, Change, all_changes, changes, contract
 
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import SchemaType, record_schema
-from enricher.worker.registry.record_schema import recommended_level
 from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.store import recommended_level
 from tools.registry import Registry
 
 FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}

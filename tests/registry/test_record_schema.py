@@ -12,9 +12,8 @@ from support.schema_registry import Registry, serving, status
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import record_schema
-from enricher.worker.registry.record_schema import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import SchemaStore
+from enricher.worker.registry.store import RecordSchema, SchemaStore
 from enricher.worker.settings import OutputSettings, RegistrySettings, Settings
 from enricher.worker.wiring.formats import check_record_schema, writer_of
 

@@ -32,9 +32,8 @@ from enricher.worker.articles.mapping import is_beside
 from enricher.worker.articles.schemas import Compile, Decoders
 from enricher.worker.records import Article, RawRecord, SourceMap, Tombstone, Versioning
 from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
-from enricher.worker.registry.record_schema import RecordSchema
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import GlueFolder, SchemaPlaces, SchemaStore
+from enricher.worker.registry.store import GlueFolder, RecordSchema, SchemaPlaces, SchemaStore
 from enricher.worker.settings import Settings
 
 if TYPE_CHECKING:
