@@ -14,11 +14,10 @@ from enricher.errors import RecoveryExhausted, SearchUnavailable, TooManyDeadLet
 from enricher.indexing.bulk_writer import BulkWriter, Refusal, RetryControl
 from enricher.indexing.index_documents import Document, DocumentMaker, NoDocument
 from enricher.indexing.index_health import IndexCounts, IndexSnapshot
-from enricher.indexing.origins import Origins
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_clients import REQUEST_TIMEOUT_S
-from enricher.indexing.search_index import SearchIndex
+from enricher.indexing.search_index import Origins, SearchIndex
 from enricher.worker.records import RawRecord
 from enricher.worker.runtime.deadlines import Deadline, StopEvent
 from enricher.worker.runtime.watchdog import Guard

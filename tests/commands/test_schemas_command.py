@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.worker.contracts import SchemaType, record_schema
-from enricher.worker.registry.record_schema import recommended_level
+from enricher.worker.registry.store import recommended_level
 
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from enricher import cli
-from enricher.indexing import bulk_writer, origins
+from enricher.indexing import bulk_writer, search_index
 from enricher.indexing.index_documents import Document, DocumentMaker
 from enricher.indexing.output_reader import OutputReader
 from enricher.worker.records import RawRecord
@@ -60,7 +60,7 @@ if __name__ == "__main__":
         case "output-offset":
             _versions_are_offsets()
         case "hasty":
-            vars(origins)["_READ_AGAIN_S"] = 0.1
+            vars(search_index)["_READ_AGAIN_S"] = 0.1
         case unknown:
             sys.exit(f"no such rule: {unknown}")
     sys.argv[1:1] = ["index", "run"]

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import pytest
 from commands.cli_runner import run
 from indexing.stage import Late, Publishers, Stage, hold, make_stage
@@ -157,8 +158,9 @@ def test_a_long_run_ends_right_and_its_controls_do_not(broker: Cluster, small_op
         whole = Run(stage, between, FULL, odd, small_opensearch)
         publishers = whole.outcome()
         code, differences = whole.verified()
-        with closing(open_index(settings)) as index:
-            hits = index.search({"size": FULL.keys, "_source": ["number", "model.digest"]})["hits"]["hits"]
+        query = {"size": FULL.keys, "_source": ["number", "model.digest"]}
+        found = httpx2.post(f"{small_opensearch.url}/{settings.name}/_search", json=query, timeout=PATIENCE_S)
+        hits = found.raise_for_status().json()["hits"]["hits"]
     assert read_all(stage.topics.bootstrap_servers, stage.letters) == []
     is_right = texts_wanted(publishers) == {hit["_id"]: text_of(hit["_source"]) for hit in hits}
     assert ((8, False) if odd else (0, True)) == (code, is_right), differences
