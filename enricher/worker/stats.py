@@ -1,4 +1,4 @@
-"""What the worker has counted, and its state at one moment: data and arithmetic only.
+"""The counts of the worker, and its state at one moment: data and arithmetic only.
 
 The loop and the sink count on the loop's thread; `worker/loop/snapshot.py` fills in the snapshot. Telemetry and health
 export both.
