@@ -27,7 +27,6 @@ from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspector import Inspector
-from enricher.operate.publish import MAX_RATE
 from enricher.worker.commands.run.command import load_and_log_settings, require_writable
 from enricher.worker.commands.run.parent import RunOptions
 from enricher.worker.commands.run.work import work
@@ -57,8 +56,6 @@ log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.5
 _Answer = TypeVar("_Answer")
-_RATE = "Articles per second of this process. Default: worker.max_articles_per_second."
-_Rate = Annotated[float | None, typer.Option(min=0.001, max=MAX_RATE, metavar="N", help=_RATE)]
 
 
 _LOCK = ("replay", "range")  # two parts: a worker has one, its instance
@@ -78,7 +75,6 @@ def replay(  # noqa: PLR0913  one for each option
     dead_letters: Annotated[
         str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Default: INTO.dead-letters.")
     ] = None,
-    rate: _Rate = None,
     append: Annotated[
         bool, typer.Option("--append", help="Begin although INTO has records: of another replay, for example.")
     ] = False,
@@ -106,7 +102,7 @@ def replay(  # noqa: PLR0913  one for each option
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
     require_writable(summary)
     live = load_and_log_settings()
-    settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", rate, force=force)
+    settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", force=force)
     config = replace(kafka_config(settings), replay=range_name(*bounds))
     with stopped_by_signals(interrupt_code) as signals:
         check_start(config)
@@ -161,7 +157,6 @@ def _replaying(
     group: str,
     into: str,
     dead_letters: str,
-    rate: float | None,
     *,
     force: bool,
 ) -> Settings:
@@ -179,10 +174,7 @@ def _replaying(
             raise SettingsError(f"{message}. Name another topic, or add --force if they may")
         log.warning("%s", message)
     chosen = {"group_id": group, "output_topic": into, "dead_letter_topic": dead_letters}
-    limits = {} if rate is None else {"max_articles_per_second": rate}
-    return live.model_copy(
-        update={"kafka": kafka.model_copy(update=chosen), "worker": live.worker.model_copy(update=limits)}
-    )
+    return live.model_copy(update={"kafka": kafka.model_copy(update=chosen)})
 
 
 def _require_empty(ask: Inspector, config: KafkaConfig) -> None:

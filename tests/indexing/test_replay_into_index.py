@@ -31,10 +31,15 @@ def replay(stage: Stage, begin: Path) -> Forked:
     letters = f"{stage.replayed}.dead-letters"
     make_topics(stage.topics.bootstrap_servers, [letters], PARTITIONS)
     into = ("--into", stage.replayed, "--dead-letters", letters, "--group", f"{stage.topics.group}.replay")
-    options = ("--from", str(begin), "--to", "end", "--rate", "15")
+    options = ("--from", str(begin), "--to", "end")
     return Forked(
         [OTHER_STUB_WORKER, "replay", *options, *into],
-        {**os.environ, **stage.environment, "ENRICHER_MODEL__GENERATION": "1"},
+        {
+            **os.environ,
+            **stage.environment,
+            "ENRICHER_MODEL__GENERATION": "1",
+            "ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "15",
+        },
     )
 
 

@@ -60,9 +60,10 @@ class Replay:
     live: Topics
     own: Topics
 
-    def started(self, *options: str, instance: str = "replay-0", log: Path | None = None) -> Forked:
-        """A process of it, with a stub for the model."""
-        environment = self.live.environment | QUICK | {"ENRICHER_KAFKA__INSTANCE": instance}
+    def started(self, *options: str, instance: str = "replay-0", log: Path | None = None, rate: float = 0) -> Forked:
+        """A process of it, with a stub for the model. `rate`: articles per second, 0 for as many as it can."""
+        own = {"ENRICHER_KAFKA__INSTANCE": instance, "ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": str(rate)}
+        environment = self.live.environment | QUICK | own
         chosen = ["--into", self.own.output, "--dead-letters", self.own.dead_letters, "--group", self.own.group]
         program = [STUB_WORKER, "replay", "--report-every-s", "1", *chosen, *options]
         return Forked(program, {**os.environ, **environment}, log)
@@ -127,7 +128,7 @@ def test_killed_processes_replay_a_range_once_behind_an_open_transaction(
     """Two processes share it, each is killed and started again; what comes after the range was chosen is not in it."""
     places = fill(replay.live, 120) | in_transactions(replay.live, 8, commit=True)
     in_transactions(replay.live, 8, commit=False)
-    options = ("--from", "beginning", "--to", "end", "--rate", "30")
+    options = ("--from", "beginning", "--to", "end")
     with ExitStack() as open_until_killed:
         opened = transaction(replay.live.bootstrap_servers, f"{replay.live.input}-open")
         producer = open_until_killed.enter_context(opened)
@@ -137,8 +138,8 @@ def test_killed_processes_replay_a_range_once_behind_an_open_transaction(
         assert 0 == producer.flush(PATIENCE_S)
         for kill in range(2):
             with (
-                ended(replay.started(*options)) as first,
-                ended(replay.started(*options, instance="replay-1")) as second,
+                ended(replay.started(*options, rate=30)) as first,
+                ended(replay.started(*options, instance="replay-1", rate=30)) as second,
             ):
                 wait_until(partial(replay.has_more_than, replay.outputs()), PATIENCE_S, "some records")
                 (first, second)[kill].kill()
@@ -159,7 +160,7 @@ def test_a_replay_that_is_stopped_says_so_and_goes_on(replay: Replay, tmp_path: 
     """A pod that is evicted has not finished its job."""
     places, log = fill(replay.live, 80), tmp_path / "log"
     options = ("--from", "beginning", "--to", "end")
-    with ended(replay.started(*options, "--rate", "10", log=log)) as process:
+    with ended(replay.started(*options, rate=10, log=log)) as process:
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
         process.terminate()
         assert 128 + signal.SIGTERM == process.wait(PATIENCE_S)
@@ -207,8 +208,8 @@ def _now_after_a_tick() -> str:
 def test_partitions_that_are_added_later_are_not_in_the_range(replay: Replay) -> None:
     """The range is what the topic held when it was chosen, and the group ends although others are there."""
     places = fill(replay.live, 40)
-    options = ("--from", "beginning", "--to", "end", "--rate", "10")
-    with ended(replay.started(*options)) as process:
+    options = ("--from", "beginning", "--to", "end")
+    with ended(replay.started(*options, rate=10)) as process:
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
     expel(replay.own.bootstrap_servers, replay.own.group)
     admin = AdminClient({"bootstrap.servers": replay.live.bootstrap_servers})
@@ -219,7 +220,7 @@ def test_partitions_that_are_added_later_are_not_in_the_range(replay: Replay) ->
         PATIENCE_S, "the new partitions",
     )  # fmt: skip
     fill(replay.live, 60, seed=2)
-    with ended(replay.started(*options[:-2])) as process:
+    with ended(replay.started(*options)) as process:
         assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
 
@@ -369,9 +370,9 @@ def test_a_live_worker_does_not_go_on_with_a_replay(replay: Replay) -> None:
 def test_the_range_is_gone_with_a_topic_that_was_made_again(replay: Replay, tmp_path: Path) -> None:
     """The new topic holds other records at these offsets."""
     fill(replay.live, 40)
-    options = ("--from", "beginning", "--to", "end", "--rate", "5")
+    options = ("--from", "beginning", "--to", "end")
     log = tmp_path / "log"
-    with ended(replay.started(*options, log=log)) as process:
+    with ended(replay.started(*options, rate=5, log=log)) as process:
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
         make_again(replay.live.bootstrap_servers, replay.live.input)
         assert BrokerError.exit_code == process.wait(PATIENCE_S)

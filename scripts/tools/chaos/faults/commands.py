@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
 
 _PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
-_RATE = ("--rate", "50")
+_RATE = "50"
 """Slow enough for several transactions."""
 _RECORDS = 150
 _STANDSTILL_S = 120.0
@@ -60,7 +60,7 @@ class CommandKilled(Fault):
     def apply(self) -> None:
         """Kill it at each request, then let it come to its end although it does not learn how one transaction ended."""
         self.topics = Topics.fresh(self.scene.cluster.bootstrap_servers, "command")
-        options = [*self.command, *self.prepare(), *_RATE]
+        options = [*self.command, *self.prepare()]
         for api in self.kills:
             self._kill(options, api)
         dropped = DropReply(Match({Api.END_TXN}, self._client))
@@ -100,6 +100,7 @@ class CommandKilled(Fault):
     def _environment(self) -> Mapping[str, str]:
         """The settings of a worker, as environment variables."""
         settings = settings_of(self.scene.proxy.addresses, self.names, self.topics.group)
+        settings = {**settings, "worker": settings["worker"] | {"max_articles_per_second": _RATE}}
         return {
             f"ENRICHER_{group.upper()}__{name.upper()}": value
             if isinstance(value, str)
@@ -208,7 +209,7 @@ class RedriveKilled(CommandKilled):
         codes = self._run_to_its_end(["replay", *bounds, *topics])
         if codes[-1] != 0:
             self.broken.append(f"no dead letters to redrive: the replay ended with {codes}")
-        return ()
+        return "--rate", _RATE
 
     @property
     def names(self) -> Topics:
