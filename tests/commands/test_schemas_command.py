@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,10 +29,10 @@ def refuses(reason: str, *levels: str) -> Judge:
     return lambda old, new, level: [reason] * (old not in {"", new} and level in levels)
 
 
-def with_registry(fake: Registry, *arguments: str) -> Result:
-    """Run `enricher schemas` with this registry and the output topic `entities`."""
+def register(fake: Registry, output_format: str, *options: str, **settings: str) -> Result:
+    """Run `enricher schemas register` with this registry and the output topic `entities`."""
     environment = {"ENRICHER_REGISTRY__URL": fake.url, "ENRICHER_KAFKA__OUTPUT_TOPIC": "entities"}
-    return run("schemas", *arguments, env=environment)
+    return run("schemas", "register", *options, env=environment | {"ENRICHER_OUTPUT__FORMAT": output_format} | settings)
 
 
 @pytest.mark.parametrize(("output_format", "schema_type"), FORMATS.items())
@@ -41,42 +40,28 @@ def test_register_registers_once_and_then_shows_what_is_there(
     fake: Registry, output_format: str, schema_type: SchemaType
 ) -> None:
     """The subject belongs to the output topic, the id stays, and nothing else is set."""
-    first = with_registry(fake, "register", "--format", output_format, "--json")
-    again = with_registry(fake, "register", "--format", output_format, "--json")
+    first, again = register(fake, output_format), register(fake, output_format)
     assert (0, 0) == (first.exit_code, again.exit_code), first.output + again.output
     found = fake.versions["entities-value", "latest"]
     assert (schema_type, record_schema(schema_type)) == (found["schemaType"], found["schema"])
     assert [("POST", "/subjects/entities-value/versions")] == fake.changes
-    one, two = json.loads(first.stdout), json.loads(again.stdout)
-    assert ("registered", "unchanged") == (one["action"], two["action"])
-    assert (1, 17, 1, 17) == (one["version"], one["id"], two["version"], two["id"])
-    assert one["newest_version_before"] is None
-    assert "BACKWARD" == one["compatibility"] == one["compatibility_before"]
-
-
-def test_register_sets_the_compatibility_only_if_asked(fake: Registry) -> None:
-    """Before the schema is registered, so that it is judged by it; and the output says what it means."""
-    done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", "FORWARD_TRANSITIVE")
-    assert 0 == done.exit_code, done.output
-    assert [("PUT", "/config/entities-value"), ("POST", "/subjects/entities-value/versions")] == fake.changes
-    assert (
-        "now FORWARD_TRANSITIVE (readers with the old schema can read what is written with the new one), was BACKWARD"
-        in (done.stdout)
-    )
-    assert "registered: version 1, id 17" in done.stdout
-    assert "Later versions" not in done.stdout
+    assert "before         no such subject" in first.stdout
+    assert "compatibility  BACKWARD (readers with the new schema can read" in first.stdout
+    assert "result         registered: version 1, id 17" in first.stdout
+    assert "result         unchanged: version 1, id 17" in again.stdout
 
 
 def test_register_says_which_compatibility_later_versions_need(fake: Registry) -> None:
     """The default of most registries is the wrong one for a JSON Schema."""
-    done = with_registry(fake, "register", "--format", "json-schema")
-    assert "--compatibility FORWARD_TRANSITIVE" in done.stdout
+    advice = f"that needs {recommended_level('JSON')}"
+    assert advice in register(fake, "json-schema").stdout
+    fake.levels["entities-value"] = recommended_level("JSON")
+    assert advice not in register(fake, "json-schema").stdout
 
 
-@pytest.mark.parametrize("level", [[], ["--compatibility", "FULL"]])
-def test_a_dry_run_shows_everything_and_changes_nothing(fake: Registry, level: list[str]) -> None:
+def test_a_dry_run_shows_everything_and_changes_nothing(fake: Registry) -> None:
     """The schema, the subject and the verdict."""
-    done = with_registry(fake, "register", "--format", "avro", "--subject", "mine", "--dry-run", *level)
+    done = register(fake, "avro", "--dry-run", ENRICHER_OUTPUT__SUBJECT="mine")
     assert 0 == done.exit_code, done.output
     assert record_schema("AVRO") in done.stdout
     assert "subject        mine" in done.stdout
@@ -90,9 +75,9 @@ def test_a_schema_that_the_registry_refuses_is_not_registered(fake: Registry, dr
     fake.add("entities-value", "AVRO", '"string"')
     fake.judge = refuses("/fields/id: it has another type", "BACKWARD")
     before = dict(fake.versions)
-    done = with_registry(fake, "register", "--format", "avro", "--json", *dry_run)
+    done = register(fake, "avro", *dry_run)
     assert 11 == done.exit_code, done.output
-    assert "refused" == json.loads(done.stdout)["action"]
+    assert "result         refused" in done.stdout
     assert "asked to register" in done.stdout if dry_run else "incompatible with an earlier one" in done.stdout
     assert before == fake.versions
 
@@ -101,31 +86,36 @@ def test_the_trap_is_seen_and_the_advice_helps(fake: Registry) -> None:
     """At BACKWARD a registry refuses one more optional field; at the level that we advise it accepts it."""
     fake.add("entities-value", "JSON", "{}")
     fake.judge = refuses("/properties/url: only the new schema knows it", "BACKWARD")
-    refused = with_registry(fake, "register", "--format", "json-schema")
-    advised = recommended_level("JSON")
-    shown = with_registry(fake, "register", "--format", "json-schema", "--dry-run", "--compatibility", advised)
-    done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", advised, "--json")
+    refused = register(fake, "json-schema")
+    fake.levels["entities-value"] = recommended_level("JSON")
+    shown, done = register(fake, "json-schema", "--dry-run"), register(fake, "json-schema")
     assert (11, 0, 0) == (refused.exit_code, shown.exit_code, done.exit_code)
-    assert "result         would try to register" in shown.stdout
-    assert f"so {advised} is not tried" in shown.stdout
-    assert "incompatible with an earlier one" in refused.stdout
-    assert f"--compatibility {advised}" in refused.stdout
-    assert f"would become {advised}" in shown.stdout
-    assert {"action": "registered", "version": 2, "newest_version_before": 1}.items() <= json.loads(done.stdout).items()
+    assert recommended_level("JSON") in refused.stdout
+    assert "before         its newest version is 1" in done.stdout
+    assert "registered: version 2" in done.stdout
 
 
 def test_register_needs_a_format_with_a_schema(fake: Registry) -> None:
     """Plain JSON names no schema."""
-    done = with_registry(fake, "register")
+    done = register(fake, "json")
     assert isinstance(done.exception, SettingsError)
-    assert "--format" in str(done.exception)
+    assert "output.format" in str(done.exception)
+
+
+def test_a_subject_of_another_format_is_refused(fake: Registry) -> None:
+    """Nothing is registered under it."""
+    fake.add("entities-value", "AVRO", '"string"')
+    done = register(fake, "protobuf")
+    assert isinstance(done.exception, SettingsError)
+    assert "of type AVRO, and this one is PROTOBUF" in str(done.exception)
+    assert [] == fake.changes
 
 
 @pytest.mark.parametrize("number", [401, 500, 503])
 def test_a_registry_that_fails_ends_the_command_with_code_4(fake: Registry, number: int) -> None:
     """A command does not wait for a registry; a worker does."""
     fake.behaviour = status(number)
-    done = with_registry(fake, "register", "--format", "avro")
+    done = register(fake, "avro")
     assert isinstance(done.exception, BrokerError)
     assert 4 == done.exception.exit_code
     assert str(number) in str(done.exception)
@@ -142,7 +132,5 @@ def test_no_command_compiles_a_schema_that_the_registry_has(
     fake.add("entities-value", "PROTOBUF", 'syntax = "proto3"; import "/etc/passwd"; message M {}')
     fake.judge = lambda *_: ["it breaks"]
     fake.says_why = False
-    for options in ([], ["--compatibility", "FULL"]):
-        done = with_registry(fake, "register", "--dry-run", *options, "--format", "protobuf")
-        assert done.exit_code in {0, 11}, done.output
+    assert 11 == register(fake, "protobuf", "--dry-run").exit_code
     assert not (tmp_path / "ran").exists()

@@ -118,11 +118,6 @@ class RegistryClient:
             with self._mapping_errors():
                 return str(self._client.get_compatibility())
 
-    def set_compatibility(self, subject: str, level: str) -> None:
-        """Set the level of a subject, which need not exist. Raises RefusedByRegistry."""
-        with self._mapping_errors():
-            self._client.set_compatibility(subject, level)
-
     def is_compatible(self, subject: str, schema: Schema) -> bool:
         """Whether the subject's level allows this schema as its next version; it does if there is no such subject.
 

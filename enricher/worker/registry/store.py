@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -191,15 +191,13 @@ def _content(file: Path, max_bytes: int) -> bytes | None:
         return None
 
 
-Level = Literal["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"]
-
 _MEANINGS: Mapping[str, str] = {
     "BACKWARD": "readers with the new schema can read what was written with the old one",
     "FORWARD": "readers with the old schema can read what is written with the new one",
     "FULL": "readers with either schema can read what is written with the other one",
     "NONE": "every change is allowed",
 }
-_RECOMMENDED: Mapping[SchemaType, Level] = {
+_RECOMMENDED: Mapping[SchemaType, str] = {
     # A new optional field has a default: old and new readers read both.
     "AVRO": "FULL_TRANSITIVE",
     # FORWARD and FULL would refuse a new field whose message type is new too.
@@ -254,6 +252,6 @@ def describe_level(level: str) -> str | None:
     return _MEANINGS.get(level.removesuffix("_TRANSITIVE"))
 
 
-def recommended_level(schema_type: SchemaType) -> Level:
+def recommended_level(schema_type: SchemaType) -> str:
     """The level for the subject of records that allows new optional fields and refuses breaking changes."""
     return _RECOMMENDED[schema_type]
