@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.schema_registry import Behaviour, Registry, hang_up, serving, status
 
-from enricher.operate.doctor import registry as checks
+from enricher.operate.doctor import broker as checks
 from enricher.operate.doctor.findings import Finding, exit_code
 from enricher.worker.articles import record_writer
 from enricher.worker.settings import load_settings

@@ -17,9 +17,8 @@ from kafka.test_transaction_trials import EveryReaderSeesAll, assert_nothing_is_
 from support.patience import PATIENCE_S
 
 from enricher.operate.doctor import transactions as running
-from enricher.operate.doctor.promises import PROMISES, Promise
+from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.doctor.transactions import Result, finding_of
-from enricher.operate.doctor.trial_clients import Clients, Outcome
 
 if TYPE_CHECKING:
     from support.topics import Topics

@@ -18,9 +18,8 @@ from support.topics import Topics
 from enricher.errors import BrokerError
 from enricher.operate.doctor import promises as the_trials
 from enricher.operate.doctor import transactions as running
-from enricher.operate.doctor.promises import PROMISES, Promise
+from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.doctor.transactions import Result, Trials
-from enricher.operate.doctor.trial_clients import Clients, Outcome
 
 pytestmark = pytest.mark.broker
 

@@ -18,7 +18,6 @@ from enricher.operate.verify.contract import (
     source_of_dead_letter,
     source_of_record,
 )
-from enricher.operate.verify.findings import Checks
 from enricher.operate.verify.group_offsets import (
     CommittedOffset,
     Fall,
@@ -28,7 +27,7 @@ from enricher.operate.verify.group_offsets import (
     same_topic,
     topic_id_in,
 )
-from enricher.operate.verify.ledger import Doubts, Judge, JudgedRange, PartitionLedger, mark_of
+from enricher.operate.verify.ledger import Checks, Doubts, Judge, JudgedRange, PartitionLedger, mark_of
 from enricher.operate.verify.outputs import SourceOrder, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of
 from enricher.worker.articles import EventHeaders, record_headers

@@ -1,4 +1,8 @@
-"""The cluster and the topics: what a worker asks before its start, and how the topics are set. Only looks."""
+"""The cluster, the topics and the schema registry: what a worker asks before its start, and how topics are set. Only looks.
+
+A worker would wait for a registry that is away; here a check fails, because waiting enriches nothing. Schemas of articles:
+`articles`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,14 @@ from dataclasses import replace
 from enricher.errors import BrokerError, EnricherError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.topics import Admin, TopicView
+from enricher.worker.articles import record_writer
 from enricher.worker.kafka.errors import Complaint, without_recovery
 from enricher.worker.kafka.precheck import require_start
 from enricher.worker.kafka.producers import short_lived_producer
 from enricher.worker.kafka.properties import KafkaConfig, transactional_id
+from enricher.worker.registry.registry_client import RefusedByRegistry, RegistryUnavailable
+from enricher.worker.settings import Settings
+from enricher.worker.wiring.formats import registry_client, subject_of
 
 _ANSWERS_WITHIN_S = 3.0
 """A person waits for this; a broker that takes longer for its first answer is as good as away."""
@@ -128,3 +136,33 @@ def _uncompress(config: KafkaConfig, topic: str) -> str:
         f"trusted: kafka-configs --bootstrap-server {config.bootstrap_servers} --alter --topic {topic} --add-config "
         "compression.type=uncompressed. Publishers may still compress; the topic takes more disk space."
     )
+
+
+_REGISTRY_ADVICE = (
+    "Are registry.url, with its path, and output.subject right, and is the registry up? Credentials are in "
+    "registry.properties: basic.auth.user.info or bearer.auth.token, of a user with the right to read schemas."
+)
+
+_registry_report = Reporter("registry")
+
+
+def registry_findings(settings: Settings) -> Iterator[Finding]:
+    """All checks of the registry; none without one. Raises SettingsError."""
+    if not settings.registry.url:
+        return
+    client, subject = registry_client(settings), subject_of(settings)
+    schema = record_writer(settings.output.format).schema
+    try:
+        yield _registry_report.ok("registry", f"{client.name} answers; subjects: {len(client.subjects())}")
+        if schema is None:
+            return
+        found = client.lookup(subject, schema)
+    except (RegistryUnavailable, RefusedByRegistry) as error:
+        yield _registry_report.fail("registry", str(error), _REGISTRY_ADVICE)
+        return
+    check, missing = f"subject {subject}", "the schema of records is not there"
+    if found is not None:
+        yield _registry_report.ok(check, f"has the schema of records: version {found.version}, id {found.id}")
+    else:
+        advice = "Run 'enricher schemas register'; with --dry-run first, to see what it would do."
+        yield _registry_report.fail(check, f"{missing}: a worker would not start", advice)

@@ -13,10 +13,9 @@ from rich.markup import escape
 
 from enricher.errors import SettingsError
 from enricher.operate.doctor.articles import article_findings
-from enricher.operate.doctor.broker import broker_findings
+from enricher.operate.doctor.broker import broker_findings, registry_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
 from enricher.operate.doctor.models import model_findings
-from enricher.operate.doctor.registry import registry_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.settings import Settings, load_settings, settings_files

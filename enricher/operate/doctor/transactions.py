@@ -22,8 +22,7 @@ from enricher.distribution import installed_version
 from enricher.errors import BrokerError, EnricherError
 from enricher.operate.doctor.broker import UNREACHABLE, version_finding
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.operate.doctor.promises import PROMISES, Promise
-from enricher.operate.doctor.trial_clients import Clients, Outcome
+from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.topics import Admin, TopicPlan
 from enricher.worker.kafka.errors import our_error
 from enricher.worker.kafka.metadata import result_of

@@ -9,8 +9,8 @@ with batches of known size.
 """
 
 from enricher.operate.verify.contract import DeleteEvents
-from enricher.operate.verify.findings import EARLIER, Check, Place, Report
 from enricher.operate.verify.group_offsets import watching
+from enricher.operate.verify.ledger import EARLIER, Check, Place, Report
 from enricher.operate.verify.recomputing import LeastScore, Recompute
 from enricher.operate.verify.verification import VerifyOptions, verify
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.operate.inspector import Inspector
-from enricher.operate.verify.findings import Check, Checks, Place
+from enricher.operate.verify.ledger import Check, Checks, Place
 from enricher.worker.kafka.errors import broker_errors
 from enricher.worker.kafka.metadata import without_errors
 from enricher.worker.kafka.partition_reader import lone_consumer

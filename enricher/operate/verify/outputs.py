@@ -20,9 +20,8 @@ from enricher.operate.verify.contract import (
     source_of_dead_letter,
     source_of_record,
 )
-from enricher.operate.verify.findings import EARLIER, Checks, Place
 from enricher.operate.verify.group_offsets import same_topic
-from enricher.operate.verify.ledger import PartitionLedger
+from enricher.operate.verify.ledger import EARLIER, Checks, PartitionLedger, Place
 
 
 class SourceOrder:

@@ -16,8 +16,8 @@ import orjson
 from confluent_kafka import Message
 
 from enricher.operate.verify.contract import HeaderValues, headers_by_name, source_of_record
-from enricher.operate.verify.findings import Check, Place
 from enricher.operate.verify.group_offsets import same_topic
+from enricher.operate.verify.ledger import Check, Place
 from enricher.worker.kafka.metadata import raw_record
 from enricher.worker.kafka.partition_reader import Ranges
 from enricher.worker.kafka.ranges import RangeReader

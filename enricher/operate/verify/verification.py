@@ -16,7 +16,6 @@ from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.operate.verify.contract import DeleteEvents
-from enricher.operate.verify.findings import Check, Checks, Place, Report
 from enricher.operate.verify.group_offsets import (
     Cluster,
     Committed,
@@ -25,7 +24,17 @@ from enricher.operate.verify.group_offsets import (
     stable_ends,
     wait_for_group,
 )
-from enricher.operate.verify.ledger import Doubts, Inputs, Judge, JudgedRange, PartitionLedger
+from enricher.operate.verify.ledger import (
+    Check,
+    Checks,
+    Doubts,
+    Inputs,
+    Judge,
+    JudgedRange,
+    PartitionLedger,
+    Place,
+    Report,
+)
 from enricher.operate.verify.outputs import Outputs
 from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, RecordAsJson, chosen_of
 from enricher.worker.kafka.partition_reader import Ranges
