@@ -25,7 +25,7 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch, Window
-from tools.bench.gpu.kernels import UNFUSED, kernels_of
+from tools.bench.gpu.correctness import UNFUSED, kernels_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
 LIMITS = {"fp16": 2e-2, "fp32": 1e-3}

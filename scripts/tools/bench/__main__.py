@@ -31,6 +31,8 @@ def main(
 
     The leg `peers` has ONNX Runtime in process and behind FastAPI, DJL with ONNX Runtime on the JVM, and on PyTorch,
     if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline, TorchScript and torch.compile.
+
+    On a GPU: `scripts/bench gpu --help`.
     """
     logging.basicConfig(level=logging.ERROR)
     chosen = legs or list(LEGS)

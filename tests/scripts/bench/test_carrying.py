@@ -1,4 +1,4 @@
-"""What scripts/bench-gpu carry packs for a machine without a package index."""
+"""What scripts/bench carry packs for a machine without a package index."""
 
 from __future__ import annotations
 

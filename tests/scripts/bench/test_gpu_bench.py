@@ -1,4 +1,4 @@
-"""scripts/bench-gpu where there is no GPU: every step with tiny shapes, what ends a step, and the tables."""
+"""scripts/bench gpu where there is no GPU: every step with tiny shapes, what ends a step, and the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tools import SCRIPTS
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.kernels import kernels_in
+from tools.bench.gpu.correctness import kernels_in
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news, packed_batches
 from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN, outcome
 from tools.bench.gpu.steps import STEPS, Step, run_steps
@@ -47,7 +47,7 @@ needs_no_gpu = pytest.mark.skipif(cuda_problem() is None, reason="there is a GPU
 
 def bench_gpu(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     """The script, with an interpreter from outside: nothing is set up, and no network is needed."""
-    command = [str(SCRIPTS / "bench-gpu"), *arguments]
+    command = [str(SCRIPTS / "bench"), "gpu", *arguments]
     return subprocess.run(
         command, env=os.environ | {"ENRICHER_PYTHON": python}, capture_output=True, text=True, check=False
     )
@@ -136,7 +136,7 @@ def test_an_interpreter_that_lacks_packages_is_told_which(tmp_path: Path) -> Non
     done = bench_gpu("--dry", python=str(bare))
     assert 1 == done.returncode
     assert "numpy, onnx, onnxruntime" in done.stderr
-    assert "scripts/bench-gpu carry" in done.stderr
+    assert "scripts/bench carry" in done.stderr
 
 
 def test_a_step_that_fails_crashes_or_is_late_costs_only_itself(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`scripts/bench-gpu carry`: one archive with the packages that a GPU machine lacks, where none can be installed.
+"""`scripts/bench carry`: one archive with the packages that a GPU machine lacks, where none can be installed.
 
 Made for transfers that are limited: ONNX Runtime's wheel has 256 MB, and with the code of one GPU the archive has a fifth.
 That code is zeroed where it is, so that the library keeps its layout and packs to almost nothing. The formats are ELF's and

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from enricher.worker.inference.device.sessions import PROVIDERS
 from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.kernels import kernels_of
+from tools.bench.gpu.correctness import kernels_of
 from tools.bench.gpu.legs import (
     NOT_INSTALLED,
     PACKED_FP16,

@@ -22,6 +22,7 @@ from tools.bench.gpu import correctness, engine, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.legs import NOT_INSTALLED, has_torch, news
 from tools.bench.gpu.worker import worker
+from tools.bench.machine import processor
 
 LEAST_S = 20.0
 """A step is skipped with less time left than this: imports, CUDA and a graph take half of it."""
@@ -30,13 +31,13 @@ GRACE_S = 10.0
 
 
 def machine(bench: Bench) -> None:
-    """GPU, driver and versions, and whether CUDA works."""
+    """GPU, driver, processors and versions, and whether CUDA works."""
     names = ("name", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
     gpu = {} if bench.dry else dict(zip(names, ask_gpu(*names), strict=False))
     build = ort.get_build_info()[:80]
     torch = version("torch") if has_torch() else NOT_INSTALLED
     bench.add(
-        system=platform.platform(), cores=os.cpu_count(), **gpu, onnxruntime=ort.__version__, build=build, torch=torch
+        system=platform.platform(), processor=processor(), **gpu, onnxruntime=ort.__version__, build=build, torch=torch
     )
 
 

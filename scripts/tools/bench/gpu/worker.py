@@ -68,7 +68,6 @@ def _burst(bench: Bench, crew: Crew, size: int) -> None:
         megabytes_per_s=sum(map(len, values)) / burst.seconds / 1e6,
         worker_cores=burst.worker_cpu_s / burst.seconds,
         broker_cores=burst.broker_cpu_s / burst.seconds,
-        transactions_per_s=burst.transactions / burst.seconds,
         gpu_busy_percent=statistics.median(percents) if percents else "not asked",
     )
 
