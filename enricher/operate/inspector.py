@@ -78,8 +78,8 @@ class Inspector:
 
         return self._ask(f"asking for the topic '{topic}'", ask, client=self._consumer)
 
-    def topic_id(self, topic: str) -> str | None:
-        """Kafka's id of a topic; None if the broker has no ids. Raises BrokerError at once if there is no such topic."""
+    def topic_id(self, topic: str) -> str:
+        """Kafka's id of a topic. Raises BrokerError at once if there is no such topic."""
         self.partitions(topic)
         # The topic exists, but another broker may not have heard of it yet.
         later = {KafkaError.UNKNOWN_TOPIC_OR_PART}

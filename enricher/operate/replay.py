@@ -275,7 +275,7 @@ def pin(config: KafkaConfig, ranges_now: Callable[[Inspector], Ranges]) -> Pinne
         return found[0]
 
 
-def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, topic_id: str | None, ranges: Ranges) -> Pinned:
+def _commit(config: KafkaConfig, complaint: Complaint, ask: Inspector, topic_id: str, ranges: Ranges) -> Pinned:
     """Commit the ranges, unless another process has done so. Raises TransactionTrouble, or ProducerFenced by another one."""
     properties = config.producer() | {"transactional.id": transactional_id(config.group_id, *_LOCK)}
     timeout_s = config.transaction_timeout_s

@@ -105,7 +105,10 @@ def test_an_answer_that_the_client_never_gives_is_a_timeout(monkeypatch: pytest.
             inspector.ends("news", committed_only=True)
 
 
-def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before 2.8 the id is all zeros, for every topic: taken for an id, it would make all topics one."""
-    with inspector_of(monkeypatch, 0, timeout_s=60) as inspector:
-        assert inspector.topic_id("news") is None
+def test_a_broker_without_topic_ids_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id is all zeros, for every topic: taken for an id, it would make all topics one."""
+    with (
+        inspector_of(monkeypatch, 0, timeout_s=60) as inspector,
+        pytest.raises(BrokerError, match=r"no ids: Apache Kafka 3\.7 or newer"),
+    ):
+        inspector.topic_id("news")

@@ -160,7 +160,7 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "backslashreplace")
 
 
-def committed_starts(committed: Iterable[TopicPartition], topic_id: str | None) -> dict[int, int]:
+def committed_starts(committed: Iterable[TopicPartition], topic_id: str) -> dict[int, int]:
     """The offsets that the redrive's group has committed for this very topic, by partition.
 
     Raises FatalError for one of an earlier version that left letters between others that it sent.

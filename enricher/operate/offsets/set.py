@@ -93,7 +93,7 @@ def offsets_set(
             commit_as_outsider(config, complaint, [_commit_of(before[n], offset, topic_id) for n, offset in to.items()])
 
 
-def _commit_of(before: TopicPartition, offset: int, topic_id: str | None) -> TopicPartition:
+def _commit_of(before: TopicPartition, offset: int, topic_id: str) -> TopicPartition:
     """The offset with what stood beside the one before, but for attempts: those were made somewhere else."""
     old = CommitMetadata.decode(before.metadata)
     kept = old if before.offset >= 0 and old.is_of(topic_id) else CommitMetadata()
@@ -241,7 +241,7 @@ class BehindOutputs:
 
     def _next_offset(self, offset: int, topic_id: str | None) -> int | None:
         """The offset behind this input; None if it is one of an earlier topic of the name."""
-        return offset + 1 if None in {topic_id, self._topic_id} or topic_id == self._topic_id else None
+        return offset + 1 if topic_id in {None, self._topic_id} else None
 
     def _check(self, found: Mapping[int, int], doubtful: Mapping[int, str]) -> None:
         """Raise BrokerError for an output of an earlier topic, or if compaction may have removed the newest output."""

@@ -41,7 +41,7 @@ class CatchingUp:
         self._client_errors = client_errors
         self._timeout_s = config.request_timeout_s
         self._ends: Mapping[Partition, int] = {}
-        self._topic_ids: Mapping[str, str | None] = {}
+        self._topic_ids: Mapping[str, str] = {}
         self._next_check_s = self._next_topic_check_s = 0.0
 
     def note(self) -> None:

@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from enricher.errors import MissingTopic
+from enricher.errors import BrokerError, MissingTopic
 from enricher.worker.kafka.errors import DENIED
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Headers, OmittedHeaders, Partition, RawRecord
@@ -53,7 +53,7 @@ Wait for its answer as short as you like, and let go of the client. If its limit
 the coordinator is found later, an assertion in rdkafka_queue.h aborts the process (librdkafka issue 4605, seen in 2.16).
 """
 _NO_ID = 22 * "A"
-"""16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
+"""16 bytes of zeros. Taken for an id, it would make all topics one."""
 # Not `message.headers()`: the client sets both a result and an exception, and a call that the interpreter has specialised
 # does not check for the exception. It would be raised by whatever is called next.
 _read_headers = methodcaller("headers")
@@ -193,17 +193,19 @@ def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
     return tps
 
 
-def topic_id_text(topic_id: Uuid | None) -> str | None:
-    """A topic's id as Kafka's own tools print it (URL-safe base64, 22 characters); None if the broker has no ids.
+def topic_id_text(topic_id: Uuid | None) -> str:
+    """A topic's id as Kafka's own tools print it: URL-safe base64, 22 characters. Raises BrokerError if it has none.
 
     A topic that is deleted and created again has the same name and another id.
     """
     text = str(topic_id or _NO_ID).replace("+", "-").replace("/", "_").rstrip("=")
-    return None if text == _NO_ID else text
+    if text == _NO_ID:
+        raise BrokerError("the brokers give topics no ids: Apache Kafka 3.7 or newer is needed")
+    return text
 
 
-def topic_id_of(admin: AdminClient, topic: str, timeout_s: float) -> str | None:
-    """The id of a topic; None if the broker has no ids. Raises UNKNOWN_TOPIC_OR_PART if there is no such topic."""
+def topic_id_of(admin: AdminClient, topic: str, timeout_s: float) -> str:
+    """The id of a topic. Raises UNKNOWN_TOPIC_OR_PART if there is no such topic, BrokerError if it has no id."""
     answer = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
     return topic_id_text(result_of(answer, timeout_s).topic_id)
 

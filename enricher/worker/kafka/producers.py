@@ -1,9 +1,9 @@
 """Opening transactional producers, and closing them in the background, which may block as long as the call that failed.
 
-Closing a producer aborts its open transaction, with the transaction's own epoch. After such an abort, brokers before 3.6
-append a late Produce request, and brokers before 3.7 take late offsets (KIP-890): the next transaction commits them, or
-nothing ever ends them. After an abort by a new producer, which has a newer epoch, they are refused. So a producer whose
-transaction failed is closed only once a new one has fenced it.
+Closing a producer aborts its open transaction, with the transaction's own epoch. After such an abort, brokers with
+`transaction.partition.verification.enable=false` append a late Produce request and take late offsets (KIP-890): the next
+transaction commits them, or nothing ever ends them. After an abort by a new producer, which has a newer epoch, every broker
+refuses them. So a producer whose transaction failed is closed only once a new one has fenced it.
 """
 
 from __future__ import annotations

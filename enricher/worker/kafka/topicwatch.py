@@ -1,7 +1,7 @@
 """Watches the ids of the input topics, and how many partitions each of the topics has.
 
 A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
-changes (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their
+changes (KIP-516). So every transaction asks for it, after its records were read and before their
 offsets are sent.
 """
 
@@ -52,7 +52,7 @@ class TopicWatch:
         """The client, also for other questions about topics. It is replaced after a question without an answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
-        self.topic_ids: Mapping[str, str | None] = dict.fromkeys(config.inputs)
+        self.topic_ids: Mapping[str, str] = {}
         self.partitions: Mapping[str, int] = {}
         """How many partitions each topic has."""
 
@@ -65,7 +65,7 @@ class TopicWatch:
         require_enough_partitions(self._config, self.partitions)
 
     @property
-    def topic_id(self) -> str | None:
+    def topic_id(self) -> str:
         """The id of the input topic; of the first one if there are several."""
         return self.topic_ids[self._config.input_topic]
 
@@ -77,7 +77,7 @@ class TopicWatch:
         before = self.topic_ids
         self.ask()
         self.topic_ids = self._answer(patient=True)
-        changed = [topic for topic, topic_id in self.topic_ids.items() if before[topic] not in {None, topic_id}]
+        changed = [topic for topic, topic_id in self.topic_ids.items() if before.get(topic, topic_id) != topic_id]
         for topic in changed:
             log.warning(
                 "the topic '%s' was deleted and created again (its id is %s, before %s): reading it from its beginning",
@@ -151,7 +151,7 @@ class TopicWatch:
                 self.client.describe_topics(TopicCollection(self._config.topics), request_timeout=timeout_s)
             )
 
-    def _answer(self, *, patient: bool) -> Mapping[str, str | None]:
+    def _answer(self, *, patient: bool) -> Mapping[str, str]:
         """The topic ids in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
         while True:
@@ -170,7 +170,7 @@ class TopicWatch:
                 self.client, renewal = self._connect(), Deadline(_NEW_CLIENT_S)
             self._send()
 
-    def _take(self, answers: _Answers) -> Mapping[str, str | None]:
+    def _take(self, answers: _Answers) -> Mapping[str, str]:
         self._asked, self.client_errors.answered = [], True
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}

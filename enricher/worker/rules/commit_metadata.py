@@ -18,7 +18,7 @@ _MOST_REASON_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and what was noted there.
+    """Which topic an offset belongs to (Kafka's id of it, None if others committed it), and what was noted there.
 
     `mark` and `reached_limit`: attempts at the records from there on, and the limit of dead letters that ended a worker.
 
@@ -31,9 +31,9 @@ class CommitMetadata:
     replay: str = ""
     until: int | None = None
 
-    def is_of(self, topic_id: str | None) -> bool:
-        """Whether the offset belongs to the topic with this id; True if either id is unknown."""
-        return None in {self.topic_id, topic_id} or self.topic_id == topic_id
+    def is_of(self, topic_id: str) -> bool:
+        """Whether the offset belongs to the topic with this id; True if it names none."""
+        return self.topic_id in {None, topic_id}
 
     def encode(self) -> str:
         """Write it as `enricher/1 topic-id=... attempts=1`, without empty fields."""
