@@ -36,7 +36,7 @@ def silent_for(
         if busy and partitions[OTHER].state is State.READING:
             partitions[OTHER].deliver(partitions[OTHER].position or 0, None, began_s + second)
         else:
-            partitions.note_drain(began_s + second)
+            assignment.note_drain(began_s + second)
 
 
 @pytest.fixture
@@ -212,6 +212,26 @@ def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignmen
         assignment.hold([], now_s)
         assert TopicPartition(*OTHER, position) == quiet.sought[-1]
         assert (set(), [PLACE, OTHER]) == (quiet.paused, assignment.partitions.of(State.READING))
+
+
+def test_it_is_read_alone_for_as_long_again_if_another_one_was_read(assignment: Assignment) -> None:
+    """What comes meanwhile may have records that were fetched first."""
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    silent_for(assignment, 65, busy=True)
+    assignment.add([TopicPartition(PLACE.topic, 0)])
+    silent_for(assignment, 10, after_s=65.0)
+    with pytest.raises(Stalled, match="articles 3 delivered"):
+        silent_for(assignment, 10, after_s=75.0)
+
+
+def test_a_second_silence_is_given_the_same_time(assignment: Assignment) -> None:
+    """The first one ended with a record."""
+    assignment.add([TopicPartition(*PLACE)])
+    silent_for(assignment, 65)
+    assignment.partitions[PLACE].deliver(0, None, time.monotonic() + 65.0)
+    silent_for(assignment, 65, after_s=65.0)
+    with pytest.raises(Stalled):
+        silent_for(assignment, 15, after_s=130.0)
 
 
 def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, quiet: Quiet) -> None:

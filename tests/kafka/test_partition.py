@@ -224,7 +224,6 @@ def test_a_partition_that_is_paused_or_gone_owes_nothing(partitions: Partitions)
     """Its time begins again when it is read again."""
     behind(partitions, 30.0)
     partitions[ONE].hold()
-    partitions.note_drain(60.0)
     assert [] == partitions.overdue(100.0)
     partitions[ONE].release()
     partitions.expect([ONE], 100.0)
@@ -249,55 +248,33 @@ STEPS: dict[str, Callable[[Partitions, float], None]] = {
     "no leader": lambda partitions, now_s: learn(partitions, {OTHER: 5}, now_s),
     "another log": lambda partitions, now_s: learn(partitions, {ONE: 3, OTHER: 5}, now_s),
     "it delivers": lambda partitions, now_s: hear(partitions, ONE, now_s),
-    "a turn": lambda partitions, now_s: partitions.give_turn([ONE], now_s, renewed=True),
-    "the turn goes on": lambda partitions, now_s: partitions.give_turn([ONE], now_s, renewed=False),
-    "nothing queued": Partitions.note_drain,
 }
-FINE, OVERDUE, STALLED = "fine", "overdue", "stalled"
 
 
 @pytest.mark.parametrize(
-    ("steps", "at_s", "state"),
+    ("steps", "overdue_from_s"),
     [
-        pytest.param([(30, "more of it")], 59, FINE, id="half of the bound is left"),
-        pytest.param([(30, "more of it"), (40, "nothing queued")], 60, OVERDUE, id="the bound is over"),
-        pytest.param([(30, "no more of it"), (300, "no more of it")], 600, FINE, id="at its end"),
-        pytest.param([(30, "more of it"), (50, "no leader")], 90, FINE, id="nobody could deliver"),
-        pytest.param([(30, "more of it"), (50, "no leader"), (100, "more of it")], 129, FINE, id="a new leader"),
-        pytest.param([(30, "more of it"), (50, "no leader"), (100, "more of it")], 130, OVERDUE, id="its time is over"),
-        pytest.param([(30, "another log"), (40, "nothing queued")], 60, OVERDUE, id="the topic was made again"),
-        pytest.param([(30, "more of it"), (40, "nothing queued"), (59, "it delivers")], 90, FINE, id="late"),
-        pytest.param([(30, "more of it")], 400, OVERDUE, id="beside a backlog"),
-        pytest.param([(30, "more of it"), (400, "a turn"), (409, "nothing queued")], 409, OVERDUE, id="being fetched"),
-        pytest.param([(30, "more of it"), (400, "a turn"), (410, "nothing queued")], 410, STALLED, id="after its turn"),
+        pytest.param([(30, "more of it")], 60, id="half of the bound is left"),
+        pytest.param([(30, "no more of it"), (300, "no more of it")], None, id="at its end"),
+        pytest.param([(30, "more of it"), (50, "no leader")], None, id="nobody could deliver"),
+        pytest.param([(30, "more of it"), (50, "no leader"), (100, "more of it")], 130, id="a new leader"),
+        pytest.param([(30, "another log")], 60, id="the topic was made again"),
+        pytest.param([(30, "more of it"), (59, "it delivers")], None, id="late"),
         pytest.param(
-            [(30, "more of it"), (60, "a turn"), (69, "a turn"), (71, "nothing queued")], 71, OVERDUE, id="shared"
-        ),
-        pytest.param(
-            [(30, "more of it"), (60, "a turn"), (61, "it delivers"), (90, "nothing queued")],
-            90,
-            FINE,
-            id="in its turn",
-        ),
-        pytest.param(
-            [
-                *((30, "more of it"), (60, "a turn"), (61, "it delivers"), (90, "nothing queued")),
-                *((95, "more of it"), (130, "the turn goes on")),
-            ],
-            130,
-            OVERDUE,
-            id="the next turn is a new one",
+            [(30, "more of it"), (61, "it delivers"), (95, "more of it")], 125, id="the next silence is a new one"
         ),
     ],
 )
-def test_only_one_with_more_records_and_a_turn_is_stalled(
-    partitions: Partitions, steps: Sequence[tuple[float, str]], at_s: float, state: str
+def test_only_one_behind_its_end_is_overdue(
+    partitions: Partitions, steps: Sequence[tuple[float, str]], overdue_from_s: float | None
 ) -> None:
-    """Half the bound until it is asked, half until it is overdue; then it is read alone, and judged when it is idle."""
+    """Half the bound until the broker is asked, and half until it is overdue."""
     for now_s, step in steps:
         STEPS[step](partitions, float(now_s))
-    found = (ONE in partitions.overdue(at_s), ONE in partitions.stalled)
-    assert (state != FINE, state == STALLED) == found
+    if overdue_from_s is None:
+        assert [] == partitions.overdue(1000.0)
+    else:
+        assert ([], [ONE]) == (partitions.overdue(overdue_from_s - 1), partitions.overdue(overdue_from_s))
 
 
 @pytest.mark.parametrize("event", [AssignedPartition.reach_end, lambda at, offset, _: at.deliver(offset, 3, 0.0)])

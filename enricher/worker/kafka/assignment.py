@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 _ENDS_PER_TIMEOUT = 16
 """How often the end of a silent partition is requested within the timeout."""
+_ALONE_S = 10.0
+"""How long overdue partitions may deliver nothing while the others are held. A client waits at a broker for 0.5 s at most
+before it fetches again, and a broker that throttles clients makes them wait for one or two seconds more."""
 _GATHER_S = 1.0
 """How long after an assignment the first records are read together, see `gathers`."""
 
@@ -44,6 +48,10 @@ class Assignment:
         self._watch = watch
         self._config = config
         self._next_ends_s = 0.0
+        self._alone_since_s = math.inf
+        """Since when only overdue partitions have been read."""
+        self._drained_s = -math.inf
+        """When the client last had no more records: no data of other partitions is ahead of one then."""
         self._trouble: TransactionTrouble | None = None
         """Trouble that was noticed where it cannot be raised, as in a callback."""
         self.needs_new_client = False
@@ -90,15 +98,20 @@ class Assignment:
         if asked and (ends := self._watch.ends(asked)) is not None:  # the answer to an earlier turn's question
             self.partitions.learn(ends, asked, now_s)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
-        if stalled := self.partitions.stalled:
+        if self._drained_s >= self._alone_since_s + _ALONE_S and (stalled := self.partitions.overdue(now_s)):
             self._give_up_on(stalled, self._config.partition_timeout_s, "it has more records")
+
+    def note_drain(self, now_s: float) -> None:
+        """The client had nothing to deliver."""
+        self._drained_s = now_s
 
     def hold(self, partitions: Collection[Partition], now_s: float) -> None:
         """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
 
         While some are overdue, all others are held too: with a backlog of their own they would hide that one of those
-        delivers nothing. Those that are not read yet are held once they are. The client drops what it prefetched of a
-        partition that it pauses. Raises TransactionTrouble if it cannot go back.
+        delivers nothing. A healthy one delivers then, which ends it, so that reading a long backlog alone costs nothing.
+        Those that are not read yet are held once they are. The client drops what it prefetched of a partition that it
+        pauses. Raises TransactionTrouble if it cannot go back.
         """
         # What comes before an unreadable batch is published first: only then it is certain where to step over it.
         partitions = {*partitions, *(each for each in self.partitions if self._waits_before_unreadable(each))}
@@ -106,8 +119,10 @@ class Assignment:
             partitions = {*partitions, *(each for each in self.partitions if each not in overdue)}
         released = [each for each in self.partitions.of(State.HELD) if each not in partitions]
         stopped = [each for each in self.partitions.of(State.READING) if each in partitions]
-        if overdue:
-            self.partitions.give_turn(overdue, now_s, renewed=bool(stopped))
+        if not overdue:
+            self._alone_since_s = math.inf
+        elif stopped or math.isinf(self._alone_since_s):
+            self._alone_since_s = now_s
         if stopped:
             if overdue:
                 log.info(

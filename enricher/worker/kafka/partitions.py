@@ -5,7 +5,6 @@ What may be called from any thread copies the partitions first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from enricher.worker.kafka.partition import AssignedPartition, Silence, State
@@ -24,7 +23,6 @@ class Partitions:
         self._bound_s = bound_s
         self._start_bound_s = start_bound_s
         self._partitions: dict[Partition, AssignedPartition] = {}
-        self._drained_s = -math.inf
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions)
@@ -116,10 +114,6 @@ class Partitions:
         for at in self._partitions.values():
             at.silence = None
 
-    def note_drain(self, now_s: float) -> None:
-        """The client had no more records: now no data of other partitions is ahead of a record."""
-        self._drained_s = now_s
-
     def to_ask(self, now_s: float) -> list[Partition]:
         """Those that have been silent long enough to request their end, and those that are held."""
         return [
@@ -142,17 +136,6 @@ class Partitions:
         return [
             name for name, at in self._partitions.items() if at.silence and at.silence.is_overdue(now_s, self._bound_s)
         ]
-
-    def give_turn(self, names: Iterable[Partition], now_s: float, *, renewed: bool) -> None:
-        """All but these, which are overdue, are held. `renewed`: only from now on, else since before."""
-        for name in names:
-            if silence := self._partitions[name].silence:
-                silence.give_turn(now_s, renewed=renewed)
-
-    @property
-    def stalled(self) -> list[Partition]:
-        """Those that delivered nothing in their turn either, although the client had nothing else to do."""
-        return [name for name, at in self._partitions.items() if at.silence and at.silence.is_stalled(self._drained_s)]
 
     def late(self, now_s: float) -> list[Partition]:
         """Those whose start is unknown, and no look-up made progress within its bound."""

@@ -90,7 +90,7 @@ class KafkaSource:
             self._rebalances.check()
         now_s = time.monotonic()
         if not messages:
-            self._partitions.note_drain(now_s)
+            self._assignment.note_drain(now_s)
         records = self._records_of(messages, now_s)
         self._fetching.fetch_again()
         return self._portions.learn_from(records)
