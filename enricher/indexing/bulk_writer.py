@@ -1,4 +1,4 @@
-"""Writes documents until each is done or refused. The others are sent again, with pauses, within a bound.
+"""Writes documents until each is written or refused. Documents that are neither are sent again, with pauses, within a bound.
 
 Without an answer the documents may have been written, or not, or may be written later. Their versions make it harmless to
 send them again. `BulkSize` and the lines and verdicts of a request, below the writer, are pure.
@@ -63,11 +63,11 @@ class BulkWriter:
 
     @property
     def stuck_s(self) -> float:
-        """Seconds since a document was done, if those in hand have failed; else 0."""
+        """Seconds since the index took a document, if the documents in hand have failed; else 0."""
         return time.monotonic() - self._failing_since_s if self._failures else 0.0
 
     def write(self, documents: Sequence[Document]) -> list[Refusal] | None:
-        """Write all; returns those that the index refuses. None if it gave up before, because it was asked to.
+        """Write all documents; returns the refused ones, or None if it was asked to give up before.
 
         Raises RecoveryExhausted after `index.give_up_s` in which none was done, and BrokerError if the index refuses us.
         """
@@ -158,7 +158,7 @@ class BulkWriter:
         return list(part)
 
     def _pause(self) -> bool:
-        """Wait before the next try; False if it is over. Raises RecoveryExhausted at the bound."""
+        """Wait before the next try; False if there is none. Raises RecoveryExhausted at the bound."""
         if self.stuck_s > self._settings.give_up_s:
             message = f"the search index has taken no document for {self._settings.give_up_s:g} s: {self.reason}"
             raise RecoveryExhausted(message)
@@ -217,7 +217,7 @@ def request_bytes(document: Document) -> int:
 
 
 Verdict = Literal["written", "deleted", "older", "busy", "failed", "refused"]
-"""The first three are done, `busy` and `failed` are sent again, and `refused` would be refused again."""
+"""The result for a document. After the first three it is done; after `busy` and `failed` it is sent again."""
 
 DONE: frozenset[Verdict] = frozenset({"written", "deleted", "older"})
 _NOT_THE_DOCUMENTS = frozenset({401, 403, 404, 408})

@@ -1,8 +1,8 @@
-"""Makes of a record of the output topic the document of the search index that it writes or deletes. Pure.
+"""Turns a record of the output topic into the document that it writes to the search index, or deletes. Pure.
 
 A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
-- `name` of each entity: its text as other articles write it too (`name_of`);
+- `name` of each entity: its text in the spelling that articles share (`name_of`);
 - `facets`: for each label the names of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """

@@ -90,11 +90,11 @@ class IndexSnapshot:
     size_bytes: int
     """Memory of these documents and their records."""
     most_documents: int
-    """The most documents that a bulk request may have now."""
+    """The limit of documents in one bulk request now."""
     stuck_s: float
-    """Seconds for which the index has taken none of them; 0 while it takes some."""
+    """Seconds for which the index has taken no document; 0 while it takes some."""
     stuck_reason: str
-    """Why documents were sent again last; empty if none were."""
+    """Why documents were last sent again; empty if none were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class IndexHealth(Starting):
         return encode_families(families_of(EXPORTED, self._seen), accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
-        """Names and numbers only. There are no charts, so `since` does not matter."""
+        """The status, which has names and numbers only. There are no charts, so `since` does not matter."""
         del since
         seen = self._seen
         status: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`enricher index run`: from settings to a running indexer."""
+"""`enricher index run`: makes a running indexer from the settings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def index_run(
 
 
 def index_config(settings: Settings) -> KafkaConfig:
-    """The settings of the clients: the indexers' group reads the output topic and writes only dead letters.
+    """The clients' settings: the indexers' group reads the output topic and writes only dead letters.
 
     Reads secrets from files; raises SettingsError.
     """

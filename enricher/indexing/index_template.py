@@ -57,7 +57,7 @@ def _install(settings: IndexSettings) -> None:
 Json = Mapping[str, Any]
 
 _PRIORITY = 200
-"""Above the templates of the two products. The length of the name is added, so of two patterns that fit the longer wins."""
+"""The priority above the templates of both products. The length of the name is added, so the longer of two patterns wins."""
 _GC_DELETES = "1d"
 """How long the index remembers the version of a deleted document. Each version takes 135 bytes of a node's heap."""
 _MAX_LIST = 50_000

@@ -1,8 +1,8 @@
 """`enricher index verify`: the index must hold every document of the output topic in its newest version, and nothing else.
 
-Works while records are written and indexed. First the ends of the topic are noted, and everything before them is read. Once
-the indexers have committed these ends, the index must hold at least that. The index is then read as it is at one moment, and
-the newer versions in it must be in the topic after these ends. It shares no rule with the indexer.
+It works while records are written and indexed. First the ends of the topic are noted, and everything before them is read.
+Once the indexers have committed these ends, the index must hold at least those records. The index is then read as it is at
+one moment, and the newer versions in it must be in the topic after these ends. It shares no rule with the indexer.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ _ASK_AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A document, with its version by the topic and in the index; None if it is not there."""
+    """A document, its version by the topic, and its version in the index; None where it is missing."""
 
     id: str
     wanted: int | None

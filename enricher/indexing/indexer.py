@@ -1,4 +1,4 @@
-"""The indexer: reads records, writes documents, writes refused records to dead letters, commits. All in one thread.
+"""The indexer reads records, writes documents, writes refused records to dead letters and commits, all in one thread.
 
 The order keeps the promise: documents are written, records that the index refuses are in the dead-letter topic, and only
 then are the offsets committed.
@@ -34,7 +34,7 @@ _MARGIN_S = 30.0
 
 
 class Indexer:
-    """Keeps the index of the settings up to date. `stop` may be called from a signal handler, `snapshot` in any thread."""
+    """Keeps the index of the settings up to date. A signal handler may call `stop`, any thread `snapshot`."""
 
     def __init__(
         self, settings: Settings, index: SearchIndex, reader: OutputReader, letters: RefusedRecords, guard: Guard
@@ -149,7 +149,7 @@ class Indexer:
         return admitted, refusals
 
     def _admit(self, documents: Sequence[Document], *, confirm: bool = False) -> None:
-        """Compare the origins with those in the index; waits for the index. `confirm`: also that it is still the same."""
+        """Compare the origins with the index; waits for it. `confirm`: also check that it is still the same index."""
         settings = self._settings.index
         deadline = Deadline(settings.give_up_s)
         while True:
@@ -165,7 +165,7 @@ class Indexer:
                 return
 
     def _count_row(self, records: Sequence[RawRecord], refusals: Sequence[Refusal]) -> None:
-        """Count dead letters in a row. Raises TooManyDeadLetters before one beyond the limit is written."""
+        """Count dead letters in a row. Raises TooManyDeadLetters before a letter beyond the limit is written."""
         limit, row = self._settings.dead_letters.max_in_a_row, self._reader.row
         refused = {(each.raw.partition, each.raw.offset) for each in refusals}
         for each in records:

@@ -68,10 +68,10 @@ class OutputReader:
         self._to_read_again: set[Partition] = set()
         """Partitions, of all members, whose last commit was for another index."""
         self.row = 0
-        """Dead letters in a row: set by the indexer, committed with the offsets."""
+        """The number of dead letters in a row. The indexer sets it, and it is committed with the offsets."""
         self.rebalances = 0
         self.joined = False
-        """Whether this is a member of the group."""
+        """Whether this consumer is a member of the group."""
 
     def open(self, index_id: str) -> None:
         """Check the topic and join the group. `index_id`: the id of the index that is written from now on.

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 PREFIX = "enricher.index"
 _FLUSH_S = 0.5
 _PORTION = 1_000
-"""Far fewer than a client queues."""
+"""The most letters that are produced before a flush: far fewer than a client queues."""
 
 
 class RefusedRecords:

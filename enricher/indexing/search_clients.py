@@ -1,7 +1,7 @@
 """Opens a search index of either product: the clients of OpenSearch and Elasticsearch behind one Protocol.
 
-Only this module knows their libraries. Both balance over the nodes and avoid one that does not answer. Neither repeats a
-request: `bulk_writer` does, with other sizes and pauses, and knows which of the documents are left.
+Only this module knows the two libraries. Both balance over the nodes and avoid a node that does not answer. Neither repeats
+a request: `bulk_writer` does, with other sizes and pauses, and knows which of the documents are left.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _wait_for_server(index: SearchIndex, timeout_s: float) -> Server:
 
 
 REQUEST_TIMEOUT_S = 60.0
-"""Within which a node must answer; then the request is repeated. Elasticsearch itself waits 60 s for a slow bulk request."""
+"""The time in which a node must answer; then the request is repeated. Elasticsearch itself waits 60 s for a slow bulk
+request."""
 _DEFAULT_PORTS = {"http": 9200, "https": 443}
 _MAX_REASON_CHARS = 200
 _NOT_JSON = "answers with something that is no JSON object: is index.url right?"
@@ -127,7 +128,7 @@ class _OpenSearch:
     def request(
         self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
     ) -> Reply:
-        """Send it; see the Protocol."""
+        """Send a request, as `Transport` says."""
         headers = {"content-type": content_type}  # spelled as in the library, which would else send two headers
         try:
             answer = self._client.transport.perform_request(
@@ -164,7 +165,7 @@ class _Elasticsearch:
     def request(
         self, method: str, path: str, *, params: Mapping[str, str], body: bytes | None, content_type: str
     ) -> Reply:
-        """Send it; see the Protocol."""
+        """Send a request, as `Transport` says."""
         headers = {"accept": "application/json"} | ({"content-type": content_type} if body is not None else {})
         try:
             answer = self._client.perform_request(method, path, params=dict(params), body=body, headers=headers)

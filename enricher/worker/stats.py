@@ -81,7 +81,7 @@ OTHER = "other"
 
 @dataclass(slots=True)
 class TaskCounts:
-    """The work of one task. All tasks share windows, tokens and time; each counts them."""
+    """The work of one task. Tasks share windows, tokens and time, and each task counts all of them."""
 
     windows: int = 0
     real_tokens: int = 0
@@ -101,7 +101,7 @@ class Counters:
 
     read: int = 0
     repeated: int = 0
-    """Those of `read` that this process had read before, because it had forgotten them."""
+    """Records among `read` that this process had read before and then forgotten, as in a recovery."""
     records: int = 0
     entities: int = 0
     tombstones: int = 0
@@ -120,7 +120,7 @@ class Counters:
     forgotten: int = 0
     producers_renewed: int = 0
     transactions_repeated: int = 0
-    """Aborted because the group's generation had changed, and made again."""
+    """Transactions that were aborted because the group's generation had changed, and made again."""
     rebalances: Counter[str] = field(default_factory=Counter)
     """Counts by kind: assigned, revoked, lost."""
     isolations: int = 0
@@ -128,7 +128,7 @@ class Counters:
     tasks: dict[str, TaskCounts] = field(default_factory=dict)
     """Counts by the task's name; empty without tasks in the settings."""
     without_task: Counter[str] = field(default_factory=Counter)
-    """Committed articles that no task was for: `other_language`, or `no_language` if they have none."""
+    """Committed articles that no task was for, by reason: `other_language`, or `no_language` if they name none."""
     unmeasured: int = 0
     """Committed articles in languages that a model which answered them was not measured in."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -299,7 +299,7 @@ class WorkerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unstable:
-    """The offsets after the last stable one: an open transaction of a publisher keeps them from consumers."""
+    """The offsets after the last stable offset: an open transaction of a publisher hides them from consumers."""
 
     offsets: int = 0
     """From the last stable offset to the end offset."""
@@ -347,7 +347,7 @@ class SchemaState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a worker. Its fields are not from exactly the same instant, because the loop goes on."""
+    """The state of a worker. Its fields are read one after another while the loop goes on, so not at one instant."""
 
     state: WorkerState
     connection: Connection

@@ -1,9 +1,9 @@
-"""Bytes <-> records, as `schemas/` specifies.
+"""Turns bytes into articles and enriched records into bytes, as `schemas/` specifies.
 
-`reader` makes articles of inputs: their documents (`envelope`, `formats`), and the fields in these (`mapping`, `pointers`,
-`html_text`). `record_values` has the fields of records and `record_formats` their bytes in every format; `encoder` makes the
-message of a finished ticket. No Kafka client, no settings, no files but those that protoc reads; the wall clock is an
-argument.
+`reader` turns inputs into articles: `envelope` and `formats` find the document in a value, `mapping`, `pointers` and
+`html_text` the fields in the document. `record_values` has the fields of records and `record_formats` their bytes in every
+format; `encoder` makes the message of a finished ticket. No Kafka client, no settings, no files but those that protoc reads;
+the wall clock is an argument.
 """
 
 from enricher.worker.articles.encoder import (

@@ -16,7 +16,7 @@ Document = Mapping[str, Any] | bytes | str
 """An article as a program has it: a mapping with the types of JSON, or JSON."""
 
 _MOST_LEVELS = 254
-"""The most that orjson writes. Its fragments would allow more, but corrupt the memory at a thousand (3.13.0)."""
+"""The most levels that orjson writes. Its fragments would allow more, but corrupt the memory at a thousand (3.13.0)."""
 _MOST_NAME_CHARS = 200
 
 

@@ -46,7 +46,7 @@ MIN_MESSAGE_BYTES = 4096
 _OVERHEAD_BYTES = 512
 """Upper bound of Kafka's framing: 61 bytes of the batch, at most 36 of the record (record format version 2)."""
 _HEADER_OVERHEAD_BYTES = 10
-"""Per header: two varints of at most 5 bytes each."""
+"""The framing of one header: two varints of at most 5 bytes each."""
 
 RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 """uuid5(NAMESPACE_URL, "urn:enricher:record"). Must never change, or repeated records would get new ids."""
@@ -258,7 +258,7 @@ def dead_letter_headers(
     """The input's headers (order, duplicates and None kept), followed by ours.
 
     Names of the input that begin with `enricher.` get the prefix `input.`, once more if they have it already: such a header
-    came from outside, or from an earlier worker, and says nothing about this dead letter. `version`: of this worker.
+    came from outside, or from an earlier worker, and says nothing about this dead letter. `version`: the worker's own.
     `time_s`: seconds since the epoch. `omitted_bytes`: the size of an omitted value.
     """
     time = datetime.fromtimestamp(time_s, UTC)

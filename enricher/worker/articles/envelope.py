@@ -6,7 +6,7 @@ Frames are those of Confluent (prefix or header) and AWS Glue (prefix):
 |---|---|
 | value, Confluent | `00`, schema id (4 bytes, big-endian), payload |
 | value, Confluent | `01`, GUID (16 bytes), payload |
-| header `__value_schema_id`, Confluent | either of these without the payload, which is the value |
+| header `__value_schema_id`, Confluent | either prefix without the payload, which is the value |
 | value, AWS Glue | `03`, compression (`00` none, `05` zlib), UUID (16 bytes), payload |
 
 The message indexes of Protobuf follow Confluent's id or GUID, in the header too. If there is such a header, the value is not
@@ -36,13 +36,13 @@ from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.records import Headers
 
 HEADER = "__value_schema_id"
-"""Confluent's header for the schema of a value. Of several, the first counts."""
+"""Confluent's header for the schema of a value. If a record has several, the first counts."""
 
 ID_MAGIC = b"\0"
 """The first byte of Confluent's prefix with a schema id. JSON never begins with it."""
 
 ID_PREFIX_BYTES = 5
-"""Bytes of that prefix."""
+"""The length of Confluent's prefix with a schema id."""
 
 FIRST_MESSAGE = b"\0"
 """Message indexes behind the prefix, for Protobuf: the short form of [0], which every serialiser writes."""
@@ -58,7 +58,7 @@ _GUID_END = 17
 _GLUE_END = 18
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 _JSON_BEGINS = b"{[ \t\r\n\xef"
-"""The last byte begins a byte order mark in UTF-8."""
+"""The bytes with which JSON begins; the last one begins a byte order mark in UTF-8."""
 
 EVENT_TYPE = "enricher.entities.v1"
 """The type of our events: the entities of an article, as version 1 of the value."""
@@ -122,7 +122,7 @@ def json_part(value: bytes) -> bytes:
 
 
 def _confluent_frame(framed: bytes, where: str) -> Frame:
-    """The frame in a value or header that Confluent's serializer wrote."""
+    """The frame that Confluent's serializer wrote into a value or header."""
     magic = framed[:1]
     if magic == ID_MAGIC:
         if len(framed) < ID_PREFIX_BYTES:
@@ -202,7 +202,7 @@ class Event:
 def unwrap(value: bytes, headers: Headers) -> Event | None:
     """The event in a record; None if its headers do not make it one. Raises InvalidArticle if the event is broken.
 
-    Of several headers with one name, the last counts. `value` is parsed in structured mode, so check its size before.
+    If several headers have one name, the last counts. `value` is parsed in structured mode, so check its size before.
     """
     named = dict(headers)
     media_type = named.get(_CONTENT_TYPE)
@@ -325,5 +325,5 @@ class EventHeaders:
 
 
 def default_source(group_id: str) -> str:
-    """`/enricher/GROUP_ID`; characters that a URI cannot contain are in percent encoding."""
+    """The source `/enricher/GROUP_ID`; characters that a URI cannot contain are in percent encoding."""
     return f"/enricher/{quote(group_id, safe='')}"

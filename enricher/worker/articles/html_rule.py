@@ -10,7 +10,7 @@ import re
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*+)(?:[\s/][^<>]*+)?>", re.IGNORECASE | re.ASCII)
 _DECLARATION = re.compile(r"<!(?:--|doctype\s+html\b)", re.IGNORECASE | re.ASCII)
 _ALONE = frozenset({"br", "p"})
-"""Elements whose tags are in HTML without a closing one."""
+"""Elements that HTML allows without a closing tag."""
 _ELEMENTS = frozenset({
     "a", "abbr", "address", "article", "aside", "b", "big", "blockquote", "body", "br", "center", "cite", "code",
     "dd", "del", "details", "div", "dl", "dt", "em", "figcaption", "figure", "font", "footer", "h1", "h2", "h3", "h4",

@@ -47,8 +47,8 @@ def read_html(blocks: Sequence[str], separator: str = "") -> tuple[str, SourceMa
     """The text of HTML, and its map to the blocks as they are joined with `separator`. Each block is a document by itself.
 
     White space is collapsed as browsers do, except in `pre` and for empty lines, which separate paragraphs as blocks do.
-    `<br>` is a line break. Raises InvalidArticle if the tokenizer has a text where the source has another one; none is
-    known.
+    `<br>` is a line break. Raises InvalidArticle if the tokenizer returns a text that differs from the source; no such
+    source is known.
     """
     reader, position = _Reader(), 0
     for block in blocks:

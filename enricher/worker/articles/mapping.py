@@ -1,4 +1,4 @@
-"""Documents -> articles: where each field is (`articles.fields` and other settings), and what it may be.
+"""Documents -> articles: where each field is (`articles.fields` and other settings), and which values it may have.
 
 A document is what any format is decoded to. Nothing here knows formats, markup or events. Messages name fields and where
 they were looked for, never the content: they reach logs and headers that more people may read than the articles.
@@ -58,7 +58,7 @@ _SECONDS_BELOW = 100_000_000_000
 
 
 class FieldMapping:
-    """Finds the fields of articles: those in `fields` there, all others where `schemas/article.v1.schema.json` says.
+    """Finds the fields of articles, where `fields` says, else where `schemas/article.v1.schema.json` says.
 
     `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to further values, by the
     names under which records keep them. `scalar_ids`: accept numbers and booleans as ids. `drop_wrong`: read articles
@@ -331,7 +331,7 @@ def _has_text(text: str) -> bool:
 def optional_text(name: str, value: object, at: str = "") -> str | None:
     """The text of a field; None if it counts as absent. `at`: where it was found, for messages. Raises InvalidArticle.
 
-    A `published_at` may be a number. One of 0 counts as absent: serializers write it for a time that is not set.
+    A `published_at` may be a number; 0 counts as absent, because serializers write it for a time that is not set.
     """
     if name == "published_at" and _is_whole(value):
         return _time_text(int(value), at) if value else None

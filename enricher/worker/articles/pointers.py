@@ -10,17 +10,17 @@ MISSING: Final = object()
 """The result of a pointer to nothing; null is a value."""
 
 MAX_POINTER_CHARS = 512
-"""Far above any real one, and short enough for the message of a dead letter."""
+"""Far more than a real pointer has, and short enough for the message of a dead letter."""
 
 EACH = "*"
-"""In the pointer of a body: each item of a list. In other pointers it is refused, so nobody waits for it to work."""
+"""Stands for each item of a list in the pointer of a body. Other pointers must not have it."""
 
 Find = Callable[[Any], Any]
 """A function from a document to the value at a pointer, or `MISSING`."""
 
 _WRONG_ESCAPE = re.compile("~(?![01])")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
-"""Without leading zeros; no list that fits into memory here has more items."""
+"""The index of a list, without leading zeros; no list that fits into memory has more items."""
 
 
 def parse_pointer(text: str) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def _finder_in_any(names: tuple[str, ...]) -> Find:
 
 
 def is_unicode(text: str) -> bool:
-    """False for text with lone surrogates: JSON and UTF-8 have none."""
+    """Whether a text has no lone surrogates, which neither JSON nor UTF-8 can have."""
     try:
         text.encode()
     except UnicodeEncodeError:

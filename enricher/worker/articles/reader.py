@@ -1,8 +1,8 @@
-"""Input records -> articles, in two steps: what is the document in the value, and what is the article in the document.
+"""Turns input records into articles, in two steps: find the document in the value, then the article in the document.
 
-The first step knows CloudEvents, frames, formats and delete events (`envelope`, `formats`); the second one the
-fields (`mapping`), markup and what a record repeats. Whatever a record contains, it becomes an article, a tombstone or an
-InvalidArticle: one record must not end the worker. Only a schema that is not here yet is waited for.
+The first step knows CloudEvents, frames, formats and delete events (`envelope`, `formats`); the second step knows the fields
+(`mapping`), markup, and the parts that a record repeats. Whatever a record contains, it becomes an article, a tombstone or
+an InvalidArticle: one record must not end the worker. Only a schema that is not here yet is waited for.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from enricher.worker.articles.schemas import Decoders
 from enricher.worker.records import Article, Headers, RawRecord, SourceMap, Tombstone
 
 ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
-"""Reads the text in the blocks of a body, and its map to them as they are joined with a separator.
-
-Returns None if they are text already.
-"""
+"""Reads the text in the blocks of a body, and maps it to the blocks as they are joined with a separator. Returns None if
+the blocks are text already."""
 Scalar = str | int | bool
 _Opened = tuple[dict[str, Any], bytes, bool, Mapping[str, str | None]]
 """The document in a record, its payload, whether that is its JSON, and what the event around it lends.
@@ -39,9 +37,10 @@ have lone surrogates. What is lent are values of fields that the document lacks.
 class ArticleReader:
     """Turns input records into articles.
 
-    `decoders` read values that name a schema; `read_plain` reads all other values. `deletes`: which documents are delete
-    events. `read_markup`: reads the text in bodies with markup; then their sources may have `max_value_bytes` characters.
-    `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
+    `decoders` read values that name a schema; `read_plain` reads all other values.
+    `deletes`: which documents are delete events. `read_markup`: reads the text in bodies with markup; then their sources
+    may have `max_value_bytes` characters. `keep_document`: keep the whole document, as JSON, in the article. Safe in
+    several threads if `decoders` is.
     """
 
     def __init__(
@@ -152,10 +151,10 @@ class ArticleReader:
 
 
 class DeleteEvents:
-    """Documents with one of these values at a JSON Pointer are delete events, as the setting `articles.deleted` says.
+    """Recognises delete events: documents with one of `values` at a JSON Pointer, as the setting `articles.deleted` says.
 
     Change data capture publishes a delete as a value with an operation. Without this, each would be a dead letter. `ids`
-    finds the ids of what they delete. Raises ValueError for a malformed pointer.
+    finds the id of the article that an event deletes. Raises ValueError for a malformed pointer.
     """
 
     def __init__(self, field: str, values: Collection[Scalar], ids: FieldMapping) -> None:

@@ -38,7 +38,7 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
     """The fields of a record that it has, in every format, with values for JSON.
 
     Values that are JSON already are an `orjson.Fragment`. Avro and Protobuf need other values for some fields
-    (`formats.record_values`).
+    (`record_values`).
     """
     article, entities = record.article, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _check(article, entities)

@@ -1,4 +1,4 @@
-"""Schemas of inputs: how a record names one, what a registry knows of it, what decodes its payloads, and the bounds of that.
+"""Schemas of inputs: how a record names its schema, what a registry says of it, who decodes payloads, and the bounds.
 
 The decoders themselves are in `formats`, which share these bounds, errors and texts.
 """
@@ -29,7 +29,7 @@ _DECODER_BYTES = 10_000
 _AVRO_FACTOR = 25
 """The most bytes of a decoder for each character of its schema: fields, symbols and types of one character each."""
 _PROTOBUF_FACTOR = 70
-"""The same for Protobuf: values of an enum, whose full names are bounded in `protobuf_schema`."""
+"""The same for Protobuf, where the worst are values of an enum; `protobuf_schema` bounds their full names."""
 _MESSAGE_BYTES = 3_000
 """The size of a class in Python, which Protobuf needs for each message."""
 
@@ -49,7 +49,7 @@ FREE_VALUES = 10_000
 """Values that every document may have, however short its payload is: fields that are absent or empty count too."""
 
 VALUES_PER_BYTE = 100
-"""Further values for each byte of the payload: items may take no bytes at all, but time and memory."""
+"""Further values for each byte of the payload: items may take no bytes at all, but they take time and memory."""
 
 NAME_BYTES_PER_VALUE = 32
 """Bytes in JSON, on average, of names from the schema: those of fields and of symbols of enums.
@@ -58,7 +58,7 @@ A document repeats such a name for each of its items, though an item may take fe
 """
 
 MAX_NUMBER_BYTES = 64
-"""Bytes of a decimal, 154 digits. The time to write one as text grows with the square of its length."""
+"""The most bytes of a decimal, 154 digits. The time to write it as text grows with the square of its length."""
 
 _REASON_CHARS = 200
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is a suffix of the text

@@ -85,7 +85,7 @@ class FiniteSource(ABC):
         self._paused = False
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Return no records while the only partition is among these."""
+        """Return no records while the only partition is among `partitions`."""
         self._held = self.partition in partitions
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
@@ -289,7 +289,7 @@ class LineReader:
         self._thread.start()
 
     def get(self, timeout_s: float) -> Line | End | None:
-        """The next line, or once the end; None if neither comes within `timeout_s`. Raises FatalError like `read_lines`."""
+        """The next line, or once the end; None if neither comes in time. Raises FatalError like `read_lines`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._items, timeout_s):
                 return None

@@ -108,9 +108,9 @@ def choose_columns(schema: pa.Schema, wanted: Wanted) -> list[str]:
 
 
 def _paths_in_file(columns: Sequence[str], schema: Any) -> list[str]:  # noqa: ANN401  pyarrow publishes no types
-    """The columns by their names in the file, where a list has one or two levels more, whose names the writer chose.
+    """The columns by their names in the file, where a list has one or two more levels, whose names the writer chose.
 
-    So what lies beside the text in a block, such as its pictures, stays on disk.
+    Reading by these names leaves what lies beside the text in a block, such as pictures, on disk.
     """
     paths = [schema.column(index).path for index in range(len(schema))]
     found: list[str] = []
@@ -337,7 +337,7 @@ class ParquetOutput:
                 self._write_rows()
 
     def close(self) -> None:
-        """Write the last rows and what a reader needs."""
+        """Write the last rows and the footer, without which no reader can open the file."""
         if self._rows:
             self._write_rows()
         with self._errors():

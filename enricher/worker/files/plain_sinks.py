@@ -26,7 +26,7 @@ Written = TypeVar("Written")
 """The type of an encoded record."""
 
 _DELETED = DeadLetter("decode", "Deleted", "the document deletes an article (articles.deleted): it has no record")
-"""The answer to a delete event, because outside of Kafka a record without a value has no form."""
+"""Answers a delete event: outside of Kafka, a record without a value cannot be written."""
 
 
 class PlainSink(ABC, Generic[Written]):

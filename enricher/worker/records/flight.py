@@ -95,8 +95,8 @@ class Ticket:
 class Window:
     """A run of an article's tokens as model input: `ids` is `int32 [length]`, special tokens included.
 
-    Token `i` of the article (counted over all its fields, without special tokens) is token `i - start + specials_before`
-    of the window. The window owns the tokens `[own_start, own_stop)`; its labels for others are ignored.
+    Token `i` of the article (counted over all its fields, without special tokens) is token `i - start + specials_before` of
+    the window. The window owns the tokens `[own_start, own_stop)`; its labels for other tokens are ignored.
     """
 
     ticket: Ticket
@@ -148,7 +148,7 @@ class TokenLabels:
     """
 
     names: ClassVar[tuple[str, ...]] = ("labels", "scores")
-    """The graph's outputs that it is made of."""
+    """The names of the graph's outputs for answers of this type."""
     labels: Int32Array
     scores: Float32Array
 
@@ -168,7 +168,7 @@ class TokenLabels:
         return OwnedLabels(window.own_start, self.labels[tokens], self.scores[tokens])
 
     def numbers_about(self, window: Window, _index: int, start: int) -> Float32Array:
-        """Those of `numbers` that are about one window."""
+        """The part of `numbers` that is about one window."""
         return self.scores[start : start + len(window.ids)]
 
     def select(self, _indices: Sequence[int]) -> TokenLabels:
@@ -181,7 +181,7 @@ class WindowRows:
     """The answers of a head about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
 
     names: ClassVar[tuple[str, ...]] = ("rows",)
-    """The graph's outputs that it is made of."""
+    """The names of the graph's outputs for answers of this type."""
     rows: Float32Array
 
     @classmethod
@@ -199,7 +199,7 @@ class WindowRows:
         return OwnedRow(window.own_start, window.own_stop - window.own_start, self.rows[index])
 
     def numbers_about(self, _window: Window, index: int, _start: int) -> Float32Array:
-        """Those of `numbers` that are about one window."""
+        """The part of `numbers` that is about one window."""
         return self.rows[index : index + 1]
 
     def select(self, indices: Sequence[int]) -> WindowRows:
@@ -241,14 +241,14 @@ class BatchResult:
     runs: Sequence[RunOutput]
     failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
-    """If the batch ran out of device memory: tokens of the largest part that fit, as the budget counts them. Else None."""
+    """Tokens of the largest part that fit, as the budget counts them, if the batch ran out of device memory; else None."""
     busy_s: float = 0.0
     """Seconds that a thread of the device worked on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Committed with an offset: how many processes began work there, and how many with that record alone in flight."""
+    """How many processes began work at a committed offset, and how many of them with that record alone in flight."""
 
     attempts: int = 0
     alone: int = 0
@@ -256,9 +256,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ReachedLimit:
-    """Committed with the offset of a dead letter that a worker did not make: the limit at which it ended instead.
+    """The limit of dead letters at which a worker ended; it is committed with the offset of the letter beyond the limit.
 
-    The limit that is not 0 is the one. `reason`: stage and type of that dead letter.
+    Only the limit that was reached is not 0. `reason`: stage and type of the dead letter that was not written.
     """
 
     in_a_row: int = 0
@@ -286,7 +286,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Finished tickets in offset order, and the committable offsets that belong to exactly these.
+    """Finished tickets in offset order, and the committable offsets that belong to exactly these tickets.
 
     `committable` may contain partitions without a ticket: their position moved past offsets without a record (transaction
     markers), or a new mark is committed with the same offset.

@@ -38,7 +38,7 @@ class SourceMap:
         return 3 * self._text_starts.itemsize * len(self._text_starts)
 
     def add(self, text_chars: int, source_start: int, source_chars: int) -> None:
-        """Add a segment to the end; one that continues the run before it becomes part of that."""
+        """Add a segment to the end; a segment that continues the run before it becomes part of that run."""
         is_run = text_chars == source_chars
         if is_run and self._continues and source_start == self.source_end:
             self._source_chars[-1] += source_chars
@@ -159,9 +159,9 @@ class RawRecord:
 
 @hot_record()
 class Article:
-    """A decoded input record. `metadata`: those of the fields `language`, `source`, `url` and `published_at` that it has.
+    """A decoded input record. `metadata`: its fields `language`, `source`, `url` and `published_at`, as far as it has them.
 
-    `title` and `body` are what the model reads: of HTML, its text without markup.
+    `title` and `body` are the texts that the model reads: HTML is read without its markup.
     """
 
     id: str
@@ -178,7 +178,7 @@ class Article:
     dropped: tuple[str, ...] = ()
     """The optional fields that were left out, because they were not text within their bounds."""
     language: str | None = None
-    """Its language, as it came; set only for a worker whose tasks or warnings depend on it."""
+    """The language as the publisher wrote it; set only for a worker whose tasks or warnings depend on it."""
     version: int | None = None
     """The version of its output (`records.version`), set if the record is to contain it."""
     source_map: SourceMap | None = None
@@ -195,7 +195,7 @@ class Article:
 
 
 class TokenSpans(Protocol):
-    """Positions of tokens in their text. Only those of tokens in entities are looked up."""
+    """Positions of tokens in their text. They are looked up only for tokens in entities."""
 
     def chars_of(self, token: int, /) -> tuple[int, int]:
         """The token's range, half-open, in Unicode code points of the original text."""

@@ -13,7 +13,7 @@ from enricher.worker.records.input_records import Article, FieldName, Float32Arr
 TaskKind = str
 """The name of a kind of head (worker/heads)."""
 Pooling = Literal["mean", "first_window", "max"]
-"""How an article's answer follows from those of its windows: their mean weighted by owned tokens, the first, the largest."""
+"""How the answers of windows make that of their article: the mean weighted by owned tokens, the first, the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ModelCard:
     digest: str
     """SHA-256 of its configuration, weights and tokenizer."""
     precision: str
-    """Such as `fp16`."""
+    """The precision of the encoder, such as `fp16`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Embedding:
 
 @hot_record()
 class TaskReport:
-    """Whether a task ran on an article. `coverage`: what it saw; None if it is not for the article's language."""
+    """Whether a task ran on an article. `coverage`: how much it saw; None if the task is not for the article's language."""
 
     task: TaskCard
     coverage: Coverage | None
@@ -99,7 +99,7 @@ class EnrichedRecord:
     entities: Sequence[Entity]
     coverage: Coverage
     tasks: Sequence[TaskReport]
-    """One for each task of the worker, in the order of the settings."""
+    """A report for each task of the worker, in the order of the settings."""
     findings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The findings other than entities, by the field of the record that lists them (worker/heads)."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class LetterForm(IntEnum):
     WITHOUT_VALUE = 1
     WITHOUT_HEADERS = 2
     BARE = 3
-    """Without the key as well: only the reason and the position of the input."""
+    """The letter lacks the key too: it has only the reason and the position of the input."""
 
     @property
     def smaller(self) -> LetterForm | None:
@@ -159,8 +159,8 @@ def record_version(epoch: int, offset: int, generation: int) -> int:
         bits of an int64   62 .. 55   54 .. 12        11 .. 0
                            epoch      source offset   generation of the model
 
-    An index keeps the newest output of a key by it. It orders the outputs of one input partition, and so those of one key;
-    `schemas/README.md` says what it does not order.
+    By the version an index keeps the newest output of a key. Versions order the outputs of one input partition, and so the
+    outputs of one key; `schemas/README.md` says what they do not order.
     """
     _require("epoch", epoch, MAX_EPOCH)
     _require("source offset", offset, MAX_OFFSET)

@@ -1,4 +1,4 @@
-"""Decoders by the references of their schemas. Those that are not here are fetched in a thread, which also compiles them.
+"""Decoders by the references of their schemas. A thread fetches the schemas that are missing, and compiles them.
 
 The loop never waits for a decoder, so it uses `RegistryDecoders`; commands may wait (`WaitingDecoders`). `Fetcher` owns the
 thread, and has the rule when an article stops waiting for its schema:
@@ -49,7 +49,7 @@ REMEMBERED_S = 3_600.0
 UNKNOWN_S = 30.0
 """The time for which an unknown id is not asked for again once it was refused. Someone may register it meanwhile."""
 UNUSABLE_S = 600.0
-"""The same for a schema that cannot be used: to compile a hostile one may take half a minute."""
+"""The same for a schema that cannot be used: compiling a hostile one may take half a minute."""
 CLOSE_S = 1.0
 """The time that `close` waits for the thread. A thread that waits for the network is abandoned, which does no harm."""
 _LOG_EVERY_S = 60.0
@@ -93,7 +93,7 @@ class RegistryDecoders:
         return [answer.reference for answer in answers]
 
     def abandon(self, references: Collection[SchemaRef]) -> None:
-        """No record waits for these any more."""
+        """Stop fetching these schemas: no record waits for them any more."""
         self._fetcher.drop(references)
 
     def state(self) -> SchemaState:
@@ -114,7 +114,7 @@ class RegistryDecoders:
 
 
 class WaitingDecoders:
-    """Waits for each schema once, for at most `timeout_s`; later records do not wait for one that has not come by then.
+    """Waits for each schema once, for at most `timeout_s`; later records do not wait for a schema that was late.
 
     `arrived` is set, by any thread, when `decoders` may have something new.
     """
@@ -208,7 +208,7 @@ class Fetcher:
         self._thread.start()
 
     def ask(self, reference: SchemaRef) -> None:
-        """Get a schema, unless it was asked for already."""
+        """Fetch a schema, unless it was asked for already."""
         with self._changed:
             if reference not in self._wanted:
                 now_s = self._clock()
@@ -216,7 +216,7 @@ class Fetcher:
                 self._changed.notify()
 
     def drop(self, references: Iterable[SchemaRef]) -> None:
-        """Nothing waits for these any more."""
+        """Stop fetching these schemas: nothing waits for them any more."""
         with self._changed:
             for reference in references:
                 self._wanted.pop(reference, None)

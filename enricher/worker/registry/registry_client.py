@@ -28,7 +28,8 @@ _OURS = "url", "timeout", "max.retries"
 Property = str | int | float | bool
 
 MAX_REFERENCES = 100
-"""Each one is a request. Large Protobuf models of real companies have a few dozen files."""
+"""The most references of a schema, each of which is a request. Large Protobuf models of real companies have a few dozen
+files."""
 
 _UNUSED_IDS = 2**30, 2**31
 """A range of ids that no registry has given yet: registries count from 1, and an id is a signed integer of four bytes."""
@@ -68,8 +69,8 @@ class RegistryClient:
     def schema(self, reference: SchemaRef) -> Schema:
         """The schema of this id or GUID, with everything that it refers to.
 
-        Raises UnknownToRegistry, also if the registry fails on this one while it answers about another id: which one is
-        asked for is up to whoever wrote the record, and waiting would hold its partition for ever. Raises UnusableSchema.
+        Raises UnknownToRegistry, also if the registry fails on this id while it answers about another one: whoever wrote the
+        record chose the id, and waiting would hold its partition for ever. Raises UnusableSchema.
         """
         try:
             with self._mapping_errors():
@@ -159,7 +160,7 @@ class RegistryClient:
     def _collect(self, schema: Foreign, found: dict[str, str], begun: set[str], bytes_left: int) -> int:
         """Add what a schema refers to, dependencies first; returns how many more bytes there may be.
 
-        One that was begun is not asked for again, so this ends whatever the registry says. Raises UnusableSchema.
+        A schema that was begun is not asked for again, so this ends whatever the registry says. Raises UnusableSchema.
         """
         if bytes_left < 0:
             raise UnusableSchema(f"it has more than {self._max_schema_bytes:,} bytes, its references included")

@@ -42,7 +42,7 @@ _TYPES_BY_SUFFIX: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF"
 _NOT_FOUND = 404
 
 FindSchema = Callable[[SchemaRef], Schema]
-"""Gets a schema. Blocks. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
+"""Finds a schema. Blocks. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SchemaPlaces:
     glue: GlueFolder | None = None
 
     def find(self, reference: SchemaRef) -> Schema:
-        """See `FindSchema`."""
+        """Find a schema, as `FindSchema` says."""
         if not reference.in_registry:
             if self.glue is None:
                 raise UnusableSchema("registry.glue_folder is not set")
@@ -85,7 +85,7 @@ class SchemaStore:
         self._complaints = Repeats()
 
     def find(self, reference: SchemaRef) -> Schema | None:
-        """The schema that was kept by this reference."""
+        """The schema that was kept under this reference; None if there is none."""
         try:
             kind, text, references = self._read(_name(reference))
             return Schema(kind, text, tuple(NamedSchema(name, each) for name, each in references))
@@ -98,7 +98,7 @@ class SchemaStore:
         self._write(_name(reference), [schema.type, schema.text, named])
 
     def id_of(self, subject: str, schema: Schema) -> int | None:
-        """The id that was kept for our own schema of a subject."""
+        """The id that was kept for our own schema of a subject; None if there is none."""
         schema_id = self._read(_own_name(subject, schema))
         return schema_id if type(schema_id) is int else None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 _MOST_DOUBLINGS = 30
-"""Far above any longest pause, so that the float cannot overflow."""
+"""Doublings beyond this change no pause; the bound keeps the float from overflowing."""
 
 
 class Deadline:

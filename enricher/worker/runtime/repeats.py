@@ -1,4 +1,4 @@
-"""Limits how often a log says the same about one subject."""
+"""Limits how often the log repeats the same news about one subject."""
 
 from __future__ import annotations
 

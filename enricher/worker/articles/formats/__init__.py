@@ -1,8 +1,8 @@
-"""JSON documents that name a JSON Schema.
+"""The formats of articles, and the function that reads each. JSON is read here; Avro and Protobuf have their own modules.
 
-They are not validated, and the schema's text is not even parsed: the serializer has validated them before publishing, a
-schema never changes how bytes are read, and a validator would run the regular expressions of strangers, perhaps for ever.
-The fields of an article are checked afterwards, as for any JSON.
+JSON documents that name a JSON Schema are not validated, and the schema's text is not even parsed: the serializer has
+validated them before publishing, a schema never changes how bytes are read, and a validator would run the regular
+expressions of strangers, perhaps for ever. The fields of an article are checked afterwards, as for any JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=regis
 _AVRO_FILE = b"Obj\x01"
 
 ReadDocument = Callable[[bytes, int], dict[str, Any]]
-"""Turns a value, which may have so many bytes, into its document, with the types of JSON. Raises InvalidArticle."""
+"""Turns a value of at most so many bytes into its document, with the types of JSON. Raises InvalidArticle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class InputFormat:
 
     compile: Compile
     libraries: tuple[str, ...] = ()
-    """The modules that it imports for its first schema."""
+    """The modules that `compile` imports for its first schema."""
 
 
 def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
@@ -115,7 +115,7 @@ def compile_json(schema: Schema, *, glue: bool = False) -> Decoder:
 
 
 def _document(payload: bytes) -> Document:
-    """At most 1024 levels, which is the parser's limit; trailing bytes are refused."""
+    """The JSON object in a payload. The parser's limit is 1024 levels; trailing bytes are refused."""
     try:
         document = orjson.loads(payload.removeprefix(BYTE_ORDER_MARK))
     except orjson.JSONDecodeError as error:
@@ -136,4 +136,4 @@ SCHEMA_FORMATS: dict[SchemaType, InputFormat] = {
 """The formats of values that name a schema, by its type."""
 
 PLAIN_FORMATS: dict[PlainFormat, ReadDocument] = {"json": read_document}
-"""The formats of values that name none, as `articles.format` names them."""
+"""The formats of values that name no schema, as `articles.format` names them."""

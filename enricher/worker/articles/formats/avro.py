@@ -19,7 +19,7 @@ from enricher.worker.articles.formats.avro_readers import AvroSchema, Reader, Re
 from enricher.worker.articles.schemas import MAX_LEVELS, Budget, Decoder, Document, Schema, unreadable, unusable
 
 MAX_NAME_CHARS = 256
-"""Bounds a type's name, and a namespace, which becomes part of every name within it."""
+"""The most characters of a type's name, and of a namespace, which becomes part of every name within it."""
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = ("name", "namespace")
@@ -78,7 +78,7 @@ def _decoder(read: Reader) -> Decoder:
 def _reduce(schema: AvroSchema, level: int = 0) -> AvroSchema:
     """The schema without defaults, aliases, documentation and order. Raises InvalidArticle.
 
-    Those may be wrong or enormous, and have no effect on how bytes are read.
+    These parts may be wrong or enormous, and have no effect on how bytes are read.
     """
     if level > MAX_LEVELS:
         raise _bad_schema(f"more than {MAX_LEVELS} levels")

@@ -34,7 +34,8 @@ _NANOS = 1_000_000_000
 _UUID_BYTES = 16
 
 Reader = Callable[[bytes, int, Budget], tuple[Any, int]]
-"""Payload, position, budget -> value, position behind it. IndexError and `struct.error`: the payload ends too early."""
+"""Reads a value: (payload, position, budget) -> (value, position behind it). Raises IndexError or `struct.error` if the
+payload ends too early."""
 
 AvroSchema = Any
 """A schema as parsed JSON: a name, a list (union) or a dictionary."""

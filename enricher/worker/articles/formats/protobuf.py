@@ -1,12 +1,12 @@
 """Reads Protobuf with google.protobuf. The schema is compiled once, into its own pool (`protobuf_schema`).
 
-Its bounds: the parser takes 100 levels; submessages are counted before a payload is parsed that could become too large: two
-bytes are an empty submessage, for which Protobuf reserves room for all fields of its type, so 4 MB of them are 32 GB for a
-type with 1,000 fields. `protobuf_documents` counts values.
+The parser takes at most 100 levels. Before a payload is parsed that could become too large, its submessages are counted: an
+empty one has two bytes, and Protobuf reserves room for all fields of its type, so 4 MB of them take 32 GB for a type with
+1,000 fields. `protobuf_documents` counts values.
 
-A payload begins with which of the schema's messages it is. Confluent: a list of indexes, from the top level down, as signed
-varints; a single 0 byte is the first message. AWS Glue: one unsigned varint, the place among all messages by full name.
-Bytes after a message cannot be told from fields, so there are none to refuse.
+A payload begins with the index of its message in the schema. Confluent: a list of indexes, from the top level down, as
+signed varints; a single 0 byte is the first message. AWS Glue: one unsigned varint, the place among all messages by full
+name. Bytes after a message cannot be told from fields, so there are none to refuse.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_PARSED_BYTES = 64 << 20
 """Room that the submessages of one payload may take."""
 
 _LEAST_BYTES = -(-MAX_PARSED_BYTES // MAX_VALUES)
-"""A message counts at least as much, because each will be a value of the document."""
+"""The least that a message counts, because each becomes a value of the document."""
 _MESSAGE_BYTES = 64
 _FIELD_BYTES = 16
 """A string's address and length, which is the most that a field takes in its message."""
@@ -225,7 +225,10 @@ _UNKNOWN = Cost(0)
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The types of a schema, which share the types that they contain; extensions that the schema declares are fields."""
+    """The costs of a schema's types, which share the types that they contain.
+
+    Extensions that the schema declares are fields.
+    """
 
     by_name: Mapping[str, Cost]
     largest_bytes: int
@@ -248,7 +251,7 @@ class Costs:
 
 
 class _Count:
-    """Counts the fields of messages and groups without parsing them. IndexError, KeyError: the payload is damaged."""
+    """Counts the fields of messages and groups without parsing them. Raises IndexError or KeyError for a damaged payload."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
