@@ -23,7 +23,7 @@ from enricher.operate.doctor.transactions import Result, finding_of
 if TYPE_CHECKING:
     from support.topics import Topics
 
-PAGE = Path(__file__).parents[2] / "deploy" / "brokers.md"
+PAGE = Path(__file__).parents[2] / "deploy" / "promises.md"
 
 
 @pytest.mark.broker

@@ -238,7 +238,7 @@ def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
     """The rights of the page's table, and the five of a worker, whose transactional ids are used."""
     place = place_at(secured, "PASSWORDS")
     rows = re.findall(
-        r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", (DEPLOY / "brokers.md").read_text("utf-8"), re.MULTILINE
+        r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", (DEPLOY / "promises.md").read_text("utf-8"), re.MULTILINE
     )
     labels = [f"{operation} {kind}" for operations, kind in rows for operation in operations.split("`, `")]
     assert len(labels) == 5

@@ -30,7 +30,7 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.deadlines import Deadline
 
 _report = Reporter("broker")
-_PAGE = "deploy/brokers.md"
+_PAGE = "deploy/promises.md"
 _NO = f"Do not run a worker on this broker, and report to us which broker it is ({_PAGE})."
 
 
