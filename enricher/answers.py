@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -85,14 +85,24 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True)
+_ENTITIES_SHOWN = 10
+"""How many entities the `repr` of a record names, so that it stays a few lines."""
+
+
+@dataclass(frozen=True, repr=False)
 class Record:
     """An enriched article. `offset`: its number among the articles, from 0."""
 
     offset: int
-    value: bytes = field(repr=False)
-    reason: None = field(default=None, repr=False)
+    value: bytes
+    reason: None = None
     """A refusal has a reason: `if answer.reason is None` distinguishes the two, for type checkers too."""
+
+    def __repr__(self) -> str:
+        shown = [f"{entity.label} {entity.text!r}" for entity in self.entities[:_ENTITIES_SHOWN]]
+        further = len(self.entities) - len(shown)
+        entities = ", ".join([*shown, f"and {further} more"] if further else shown)
+        return f"Record(offset={self.offset}, id={self.id!r}, entities=[{entities}])"
 
     def json(self) -> bytes:
         """The record as the worker writes it to its topic, byte for byte: JSON in UTF-8 (`schemas/`)."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from enricher.answers import Record, Refusal
+from enricher.errors import SettingsError
 from enricher.worker.articles.documents import Document, json_bytes
 from enricher.worker.articles.record_values import encode_record
 from enricher.worker.files.exchange import Answer
@@ -23,6 +24,9 @@ from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
 from enricher.worker.wiring.memory_runs import Run
 
 _Run = Run[Document, bytes]
+
+_WITHOUT_EFFECT = ("kafka", "dead_letters", "health", "index", "log")
+"""Groups of settings that a program has no use for: it has no topics, no probes, and its own log."""
 
 
 class _Runs(set[_Run]):
@@ -64,10 +68,16 @@ class Enricher:
         `groups`: settings by the names of `enricher settings`, such as `articles={"fields": {"body": "/text"}}`,
         `output={"article": "whole"}`, `tasks={"topics": {"source": "models/topics"}}`; `source`, `precision` and `device`
         stand for `model={...}`. `settings`: all settings instead, such as those of `load_settings()`. Neither the
-        environment nor a file is read. Blocks for seconds. Raises SettingsError, ModelError.
+        environment nor a file is read. Groups without an effect here, such as `kafka`, are refused. Blocks for seconds.
+        Raises SettingsError, ModelError.
         """
         named = {"source": None if source is None else str(source), "precision": precision, "device": device}
         model = {name: value for name, value in named.items() if value is not None}
+        if useless := [name for name in _WITHOUT_EFFECT if name in groups]:
+            raise SettingsError(
+                f"{', '.join(useless)}: without effect here, because articles come from your program and records go to it; "
+                "`enricher run` works between topics"
+            )
         if settings is None:
             settings = given_settings({**groups, **({"model": {**groups.get("model", {}), **model}} if model else {})})
         elif model or groups:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,27 @@ def test_articles_are_mappings_or_json(enricher: Enricher) -> None:
     found = [*enricher.enrich([{"id": "a", "body": "x"}, b'{"id": "b", "body": "x"}\n', '{"id": "c", "body": "x"}'])]
     assert ["a", "b", "c"] == ids_of(found)
     assert found == pickle.loads(pickle.dumps(found))
+
+
+def test_a_record_shows_its_id_and_its_first_entities() -> None:
+    """In a notebook one reads what was found, and not bytes; the list is bounded."""
+    entity = {"field": "body", "start": 0, "end": 3, "text": "Ann", "label": "PER", "score": 0.9}
+    few, many = (Record(7, orjson.dumps({"id": "a", "entities": [entity] * count})) for count in (1, 12))
+    assert "Record(offset=7, id='a', entities=[PER 'Ann'])" == repr(few)
+    assert repr(many).endswith("PER 'Ann', and 2 more])")
+
+
+def test_settings_without_an_effect_are_refused() -> None:
+    """A program that names a topic expects the worker to read it."""
+    with pytest.raises(SettingsError, match=r"kafka: without effect here.*enricher run"):
+        Enricher.load(kafka={"input_topic": "articles"})
+
+
+def test_the_package_is_found_above_a_clone(tmp_path: Path) -> None:
+    """A folder of its name in the current directory, such as a clone, must not become a namespace package."""
+    (tmp_path / "enricher").mkdir()
+    command = [sys.executable, "-c", "from enricher import Enricher"]
+    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": ""}, timeout=PATIENCE_S)
 
 
 def test_a_refused_article_is_a_value_in_its_place(enricher: Enricher) -> None:
