@@ -122,6 +122,24 @@ def test_a_file_without_a_good_line_is_exit_code_10(tmp_path: Path) -> None:
     assert 0 == run("enrich", str(bad), "-o", str(output)).exit_code
 
 
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        (b'[{"id": "a", "body": "x"}]\n', "jq -c '.[]'"),
+        (b'\n{\n  "id": "a",\n  "body": "x"\n}\n', "jq -c .`"),
+        (b"id,title,body\na,Rain,It rained.\n", "csv.DictReader"),
+        (b'{"specversion": "1.0", "id": "1", "data": {"id": "a", "body": "x"}}\n', "jq -c .data"),
+    ],
+)
+def test_a_file_in_another_format_is_named_with_a_remedy(tmp_path: Path, content: bytes, remedy: str) -> None:
+    """If no line can be enriched, its first line tells what most people have instead of JSON lines."""
+    file = tmp_path / "articles"
+    file.write_bytes(content)
+    result = run("enrich", str(file))
+    assert isinstance(result.exception, NotEnriched)
+    assert remedy in str(result.exception)
+
+
 def test_one_bad_line_counts_only_where_strictness_is_asked_for(articles: Path) -> None:
     """Good lines are enriched in either case."""
     with articles.open("ab") as file:

@@ -18,7 +18,7 @@ from enricher.worker.articles.record_values import record_values
 from enricher.worker.commands.running import describe, interrupt_code, progress_lines, repeating, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.files.exchange import AnswerSink
-from enricher.worker.files.finite_sources import PARQUET_SUFFIX, is_parquet, require_parquet
+from enricher.worker.files.finite_sources import PARQUET_SUFFIX, is_parquet, other_format, require_parquet
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
@@ -70,19 +70,23 @@ def enrich(
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    archive = _is_archive(settings, file, output)
+    archive = _is_archive(file, output)
     if archive and dead_letters:
         raise SettingsError("--dead-letters: what cannot be enriched is a row of the Parquet output, with the reason")
-    counters = _run(context, settings, file, output, dead_letters, archive=archive)
+    source = _source(settings, file)
+    counters = _run(context, settings, source, output, dead_letters, archive=archive)
     bad = counters.dead_letters.total()
     if bad and (strict or not counters.records):
-        raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")
+        known = "" if counters.records else other_format(source.first_line)
+        raise NotEnriched(
+            f"{bad} of {bad + counters.records} lines could not be enriched{known and f'. {file}: {known}'}"
+        )
 
 
 def _run(
     context: typer.Context,
     settings: Settings,
-    file: Path,
+    source: LineSource,
     output: Path | None,
     dead_letters: Path | None,
     *,
@@ -91,7 +95,6 @@ def _run(
     """Enrich the file. The outputs are opened before the model is loaded, which takes longer."""
     guarding = Watchdog(timer=context.find_object(ProcessTimer))
     with stopped_by_signals(interrupt_code) as signals, ExitStack() as files, guarding as watchdog:
-        source = _source(settings, file)
         records = _open(files, output, sys.stdout.buffer)
         sink: Sink
         if archive:
@@ -114,14 +117,13 @@ def _run(
     return worker.counters
 
 
-def _is_archive(settings: Settings, file: Path, output: Path | None) -> bool:
+def _is_archive(file: Path, output: Path | None) -> bool:
     """Whether the output will be Parquet. Raises SettingsError, before any work, for files that cannot be used."""
     archive = output is not None and output.suffix == PARQUET_SUFFIX
     if archive and not is_parquet(file):
         raise SettingsError(f"{output}: only articles in Parquet are written as Parquet, and {file} is something else")
     if output and output.is_dir():
         raise SettingsError(f"{output} is a folder: name a file for the output")
-    _source(settings, file)
     return archive
 
 

@@ -7,6 +7,7 @@ number but no record, so offsets have gaps, as in Kafka. Never holds a whole fil
 
 from __future__ import annotations
 
+import codecs
 import importlib.util
 import os
 import stat
@@ -21,6 +22,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
+import orjson
+
 from enricher.distribution import install_command
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.loop.ports import PartitionListener
@@ -33,6 +36,8 @@ _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 
 STDIN = Path("-")
 _STDIN_FD = 0
+
+_FIRST_LINE_BYTES = 65_536
 
 
 class FiniteSource(ABC):
@@ -156,6 +161,8 @@ class LineSource(FiniteSource):
         """The size of the input as stored; None before `open`, and for pipes."""
         self.bytes_read = 0
         """How far `poll` has read, in the same bytes as `total_bytes`."""
+        self.first_line = b""
+        """The beginning of the first line that is not blank, once it was read: `other_format` may know it."""
         self._path = path
         self._max_line_bytes = max_line_bytes
         self._queue_lines = queue_lines
@@ -208,6 +215,7 @@ class LineSource(FiniteSource):
             self._ended, self._position = True, item.lines
             return None
         self._position = self._delivered_end = item.number + 1
+        self.first_line = self.first_line or item.value[:_FIRST_LINE_BYTES]
         return RawRecord(self.partition, item.number, key=None, value=item.value)
 
 
@@ -223,6 +231,27 @@ def read_lines(stream: BinaryIO, source: str, *, max_line_bytes: int, gzipped: b
         yield from _lines(stream, source, max_line_bytes, packed=gzipped or _begins_with(stream, _GZIP_MAGIC))
     except (OSError, EOFError, zlib.error) as error:
         raise FatalError(f"cannot read {source}: {error}") from error
+
+
+def other_format(first_line: bytes) -> str:
+    """Names the format of an input by its first line, and how to make JSON lines of it; empty if the line does not tell."""
+    line = first_line.removeprefix(codecs.BOM_UTF8).strip()
+    if line.startswith(b"["):
+        return "it is one JSON array: `jq -c '.[]'` makes a line of each article"
+    if line.startswith(b"{"):
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            one_line = len(first_line) == _FIRST_LINE_BYTES or line.endswith(b"}")
+            return "" if one_line else "its JSON goes over several lines: `jq -c .` makes a line of each article"
+        is_event = "specversion" in document and "data" in document
+        return "these are CloudEvents: `jq -c .data` makes a line of each article" if is_event else ""
+    if any(separator in line for separator in (b",", b";", b"\t")):
+        return (
+            "it looks like CSV: `python3 -c 'import csv, json, sys; [print(json.dumps(row)) for row in "
+            "csv.DictReader(sys.stdin)]'` makes a line of each row"
+        )
+    return ""
 
 
 def is_parquet(path: Path) -> bool:
