@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +30,8 @@ def files_of(checkpoint: Checkpoint) -> list[Path]:
 def copy_files(checkpoint: Checkpoint, folder: Path, on_copy: Callable[[Path], None]) -> None:
     """Copy the files, with links resolved; calls `on_copy` before each. Raises ModelError if the disk is full.
 
-    A copy may be read only by those who may read the original.
+    Every user may read a copy, as far as the umask says: a pod that serves it runs as another one. Libraries save weights
+    that only their owner may read.
     """
     for path in files_of(checkpoint):
         target = folder / path.relative_to(checkpoint.folder)
@@ -39,7 +39,6 @@ def copy_files(checkpoint: Checkpoint, folder: Path, on_copy: Callable[[Path], N
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-            target.chmod(target.stat().st_mode & (path.stat().st_mode | stat.S_IRUSR | stat.S_IWUSR))
         except OSError as error:
             message = f"{target} cannot be written: {error.strerror}"
             raise ModelError(message) from error

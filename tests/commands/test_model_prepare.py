@@ -108,12 +108,12 @@ def test_a_link_out_of_the_folder_is_refused_and_nothing_is_copied(source: Path,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
-def test_a_copy_is_not_more_readable_than_the_file(source: Path, tmp_path: Path) -> None:
-    """Private weights stay private, in the copy and in the graph."""
+def test_every_user_may_read_a_prepared_folder(source: Path, tmp_path: Path) -> None:
+    """Libraries save weights for their owner alone, and the pod that serves the folder runs as another user."""
     (source / "model.safetensors").chmod(0o600)
     out = prepared(source, tmp_path / "out")
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*")}
-    assert [0o600, 0o600, 0o644] == [modes[name] for name in ("model.safetensors", "model.onnx", "config.json")]
+    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in (out, *out.rglob("*"))}
+    assert {(True, 0o755), (False, 0o644)} == modes
 
 
 def test_only_a_prepared_folder_is_replaced(source: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -96,6 +97,16 @@ def test_a_folder_that_looks_like_the_hub_cache_gives_nothing_else_away(
         (snapshot / "README.md").symlink_to(secret)
     with pytest.raises(ModelError, match="is a link to a file outside"):
         open_model(snapshot)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "graphs"])
+def test_a_file_of_another_user_is_refused_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The library for weights calls such a file missing, and a graph was a traceback. The tests' user may read all."""
+    (folder / "graphs").mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name and access(path, mode))
+    with pytest.raises(ModelError, match=rf"{name}: this user may not read it.*chmod -R a\+rX"):
+        open_model(folder)
 
 
 def test_what_is_made_of_files_may_be_read_by_those_who_may_read_all(folder: Path) -> None:

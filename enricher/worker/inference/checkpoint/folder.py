@@ -1,6 +1,6 @@
 """A Hugging Face folder: its config, its head and labels, its digest, and its weights one at a time.
 
-Links in it must not point outside, and copies of its files are as private as the originals.
+Links in it must not point outside, and graphs in a cache are as private as the originals.
 """
 
 from __future__ import annotations
@@ -199,6 +199,18 @@ def refuse_outside_links(folder: Path) -> None:
                 raise ModelError(
                     f"{found} is a link to a file outside the model's folder and is not followed. "
                     f"If you trust its origin, copy the folder with the targets of its links (`cp -rL`)."
+                )
+
+
+def refuse_unreadable(folder: Path) -> None:
+    """Raise ModelError if this user may not read all of `folder`. Some libraries call such a file missing."""
+    for place, folders, files in os.walk(folder):
+        wanted = {**dict.fromkeys(folders, os.R_OK | os.X_OK), **dict.fromkeys(files, os.R_OK)}
+        for name, right in wanted.items():
+            if not os.access(Path(place, name), right):
+                raise ModelError(
+                    f"{Path(place, name)}: this user may not read it. Let every user read the model "
+                    f"(`chmod -R a+rX {folder}`), or run as its owner."
                 )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import Checkpoint, refuse_outside_links, shared_mode
+from enricher.worker.inference.checkpoint.folder import Checkpoint, refuse_outside_links, refuse_unreadable, shared_mode
 from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.device.sessions import PROVIDERS, Device, Session, open_session
@@ -97,6 +97,7 @@ def open_model(source: str | Path | None) -> Checkpoint:
     try:
         if (folder / "config.json").is_file():  # any other folder is refused below, and may be too large to walk
             refuse_outside_links(folder)
+            refuse_unreadable(folder)
         return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
     except OSError as error:
         raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
