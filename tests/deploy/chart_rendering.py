@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jsonschema
 import pytest
 import yaml
 
 from deploy.chart.generator.layout import CHART
+from enricher.worker.settings import Settings, load_settings
 from tools.go_programs import found, missing
 
 Object = dict[str, Any]
@@ -64,9 +66,14 @@ class Rendered:
         return only
 
     @property
+    def templates(self) -> list[Object]:
+        """The templates of all pods of the release."""
+        return [each["spec"]["template"] for kind in _WITH_PODS for each in self.all(kind)]
+
+    @property
     def pods(self) -> list[Object]:
         """The specs of all pods of the release."""
-        return [each["spec"]["template"]["spec"] for kind in _WITH_PODS for each in self.all(kind)]
+        return [each["spec"] for each in self.templates]
 
     @property
     def pod(self) -> Object:
@@ -82,6 +89,41 @@ class Rendered:
         return container
 
 
+def fields_of(rendered: Rendered) -> list[tuple[str, str]]:
+    """Every field of every object, by a path such as `Service news-enricher: spec.ports[health].port`, with its JSON.
+
+    Items of a list are called by their name, where they have one. Files of the chart that an object holds are only named.
+    """
+    found: list[tuple[str, str]] = []
+    for each in rendered.objects:
+        title = f"{each['kind']} {each['metadata']['name']}: "
+        body = {name: value for name, value in each.items() if name != "kind"}
+        found += [(title + path, value) for path, value in _fields(_without_files(body))]
+    return found
+
+
+def _fields(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, each in value.items():
+            yield from _fields(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(value):
+            named = isinstance(each, dict) and len(each) > 1 and "name" in each
+            rest = {name: inner for name, inner in each.items() if name != "name"} if named else each
+            yield from _fields(rest, f"{path}[{each['name'] if named else index}]")
+    else:
+        yield path, json.dumps(value, ensure_ascii=False)
+
+
+def _without_files(body: Object) -> Object:
+    for name in ("alerts.yaml", "recording.yaml"):
+        if body.get("spec") == values_of(CHART / "files" / name):
+            return {**body, "spec": f"(files/{name})"}
+    dashboard = (CHART / "files" / "dashboard.json").read_text("utf-8")
+    data = {key: "(files/dashboard.json)" if text == dashboard else text for key, text in body.get("data", {}).items()}
+    return {**body, "data": data} if data else body
+
+
 def containers_of(pod: Object) -> Iterator[Object]:
     """All containers of a pod, including init containers."""
     yield from pod.get("initContainers", ())
@@ -91,6 +133,12 @@ def containers_of(pod: Object) -> Iterator[Object]:
 def environment_of(container: Object) -> dict[str, str]:
     """The variables that a container gets as plain text."""
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+def settings_of(container: Object) -> Settings:
+    """The settings of a container's program. Raises SettingsError for what it would refuse."""
+    with mock.patch.dict(os.environ, environment_of(container)):
+        return load_settings()
 
 
 def values_of(path: Path) -> Values:

@@ -24,7 +24,6 @@ from deploy.chart_rendering import (
     helm,
     needs_helm,
     objects_in,
-    refusal,
     render,
     values_of,
 )
@@ -125,36 +124,6 @@ def test_helm_finds_nothing_to_say() -> None:
     alone = helm("lint", "--strict", "--quiet", str(CHART), "--kube-version", OLDEST)
     together = helm("lint", "--strict", "--quiet", str(CHART), "--kube-version", NEWEST, *files[:4])
     assert [alone.returncode, together.returncode] == [0, 0], alone.stdout + together.stdout
-
-
-@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
-def test_no_two_objects_are_the_same(path: Path) -> None:
-    """Kind and name are unique; all are in the release's namespace, except Strimzi's if another is set."""
-    objects = render(values_of(path)).objects
-    names = Counter((each["kind"], each["metadata"]["name"]) for each in objects)
-    assert [name for name, count in names.items() if count > 1] == []
-    others = {each["metadata"]["namespace"] for each in objects if "strimzi" not in each["apiVersion"]}
-    assert {NAMESPACE} == others
-
-
-@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
-def test_every_selector_finds_the_pods_that_it_is_for(path: Path) -> None:
-    """A Service, budget or policy that selects nothing would have no effect."""
-    rendered = render(values_of(path))
-    pods = [each["spec"]["template"] for kind in ("StatefulSet", "Deployment", "Job") for each in rendered.all(kind)]
-    for each in rendered.objects:
-        selector = each["spec"].get("selector", each["spec"].get("podSelector")) if "spec" in each else None
-        if selector is None:
-            continue
-        wanted = selector.get("matchLabels", selector).items()
-        assert 1 == sum(wanted <= pod["metadata"]["labels"].items() for pod in pods), each["kind"]
-
-
-def test_a_misspelt_value_is_refused_by_name() -> None:
-    """Helm itself checks the schema."""
-    said = refusal({"settings": {"kafka": {"group": "news"}}})
-    assert "/settings/kafka" in said
-    assert "group" in said
 
 
 def notes(folder: Path, values: str) -> str:

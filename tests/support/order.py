@@ -54,10 +54,8 @@ SHARING = {
         "scripts/registry/test_registry_server.py",
     ),
     "helm": (
-        "deploy/test_chart_access.py",
-        "deploy/test_chart_pods.py",
+        "deploy/test_chart_golden.py",
         "deploy/test_chart_renders.py",
-        "deploy/test_chart_scaling.py",
     ),
 }
 """The files that one process has: by fixture, those whose tests ask for a server that takes 8 s of processor time to start;
