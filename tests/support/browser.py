@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -77,19 +76,13 @@ class Browser(Closing):
         result: dict[str, Any] = answer["result"]
         return result
 
-    def size(self, width: int, height: int = 900, *, dark: bool = False, still: bool = False) -> None:
-        """Set the window size in CSS pixels, and the preferences for dark colours and reduced motion."""
+    def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Set the window size in CSS pixels, and the preference for dark colours."""
         self.tell(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
-        preferences = {
-            "prefers-color-scheme": "dark" if dark else "light",
-            "prefers-reduced-motion": "reduce" if still else "no-preference",
-        }
-        self.tell(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": name, "value": value} for name, value in preferences.items()],
-        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.tell("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url: str) -> None:
         """Load a page; clears what was recorded for the last one."""
@@ -110,13 +103,6 @@ class Browser(Closing):
         """Wait until `holds()` is true, checked ten times per second. Raises BrowserError on timeout."""
         if not wait_until(holds, WAIT_S):
             raise BrowserError(f"not within {WAIT_S:g} s: {what}; console: {self.console}")
-
-    def picture(self) -> bytes:
-        """A screenshot of the whole page as PNG."""
-        size = self.tell("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        shot = self.tell("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        return base64.b64decode(shot["data"])
 
     def close(self) -> None:
         """End the browser."""
