@@ -323,7 +323,6 @@ def test_the_files_in_force_are_told_on_one_line(
         ("ENRICHER_MODEL__CONCURRENCY", "0"),
         ("ENRICHER_KAFKA__GROUP_ID", ""),
         ("ENRICHER_BATCHING__BUCKET_EDGES", "[]"),
-        ("ENRICHER_OUTPUT__CLOUDEVENTS_SOURCE", "no uri"),
         ("ENRICHER_KAFKA__PROPERTIES", f'{{"sasl.password": ["{SECRET}"]}}'),
         ("ENRICHER_KAFKA__PROPERTIES", f'"{SECRET}"'),
     ],

@@ -93,7 +93,7 @@ def every_fourth_is_quick(cases: Sequence[tuple[str, str]]) -> list[object]:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
     """Runs commands, without a registry to ask: their output, log and errors."""
-    monkeypatch.setenv("ENRICHER_REGISTRY__TIMEOUT_S", "0.2")
+    monkeypatch.setattr("enricher.worker.wiring.formats.REGISTRY_TIMEOUT_S", 0.2)
     monkeypatch.setenv("ENRICHER_REGISTRY__CACHE_DIR", str(tmp_path))
     caplog.set_level(0)
 

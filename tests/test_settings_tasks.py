@@ -9,7 +9,6 @@ import pytest
 from support.head_references import REFERENCE, HeadName, write_folder
 
 from enricher.errors import ModelError, SettingsError
-from enricher.worker.heads import KINDS
 from enricher.worker.inference.run.advice import ADVICE_FILE
 from enricher.worker.settings import BatchingSettings, Settings, TaskSettings, load_settings
 from enricher.worker.wiring.loaded_tasks import load_tasks, plan_tasks, with_windows
@@ -20,10 +19,6 @@ def mistake() -> str:
     with pytest.raises(SettingsError) as caught:
         load_settings()
     return str(caught.value)
-
-
-*_OTHERS, _LAST = map(repr, KINDS)
-KINDS_IN_WORDS = f"{', '.join(_OTHERS)} or {_LAST}"
 
 
 def in_environment(monkeypatch: pytest.MonkeyPatch, tasks: object) -> None:
@@ -129,7 +124,7 @@ def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.M
         ({}, "a.source: Field required"),
         ({"source": "/a", "treshold": 0.5}, "a.treshold: no such setting (see"),
         ({"source": "/a", "threshold": 1}, "a.threshold: a threshold is above 0 and below 1"),
-        ({"source": "/a", "kind": "translation"}, f"a.kind: Input should be {KINDS_IN_WORDS}"),
+        ({"source": "/a", "pooling": "last"}, "a.pooling: Input should be 'mean', 'first_window' or 'max'"),
         ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
         ({"source": "/a", "languages": ["e n"]}, "a.languages: String should match pattern"),
         ({"source": "/a", "default": True}, "a: `default` says nothing without `languages`"),

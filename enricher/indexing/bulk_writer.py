@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.25
 _REPEAT_S = 60.0
+_MAX_BATCH_BYTES = 8_000_000
+"""The most bytes of one request, unless a single document is larger. A node refuses more than 100 MB by default, and one
+with a lower limit answers 413, which halves the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class BulkWriter:
         self._control = control
         self._counts = counts
         self._guard = guard
-        self.size = BulkSize(settings.max_batch_documents, settings.max_batch_bytes)
+        self.size = BulkSize(settings.max_batch_documents, _MAX_BATCH_BYTES)
         self._failures, self._failing_since_s = 0, 0.0
         self._repeats = Repeats(period_s=_REPEAT_S)
         self.reason = ""

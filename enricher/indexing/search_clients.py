@@ -223,6 +223,4 @@ def _tls(settings: IndexSettings) -> ssl.SSLContext:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
         message = f"index.ca_file: {settings.ca_file} cannot be used: {reason}"
         raise SettingsError(message) from None
-    if not settings.verify_certificates:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -21,7 +21,7 @@ def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Regist
     with serving() as serves:
         monkeypatch.setenv("ENRICHER_REGISTRY__URL", serves.url)
         monkeypatch.setenv("ENRICHER_REGISTRY__CACHE_DIR", str(tmp_path))
-        monkeypatch.setenv("ENRICHER_REGISTRY__TIMEOUT_S", "1")
+        monkeypatch.setattr("enricher.worker.wiring.formats.REGISTRY_TIMEOUT_S", 1.0)
         yield serves
 
 

@@ -63,14 +63,6 @@ def test_tasks_of_two_encoders_are_refused(found: dict[str, Path], monkeypatch: 
     assert "a second deployment" in finding.seen
 
 
-def test_a_checkpoint_of_another_kind_is_refused(found: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the task, before anything runs."""
-    told = findings(monkeypatch, {"names": {"source": str(found["topics"]), "kind": "ner"}})
-    (finding,) = told.values()
-    assert "FAIL" == finding.verdict
-    assert "tasks.names.kind is ner" in finding.seen
-
-
 def test_a_model_that_is_not_there_is_told_with_the_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A worker would end with the model's exit code."""
     told = findings(monkeypatch, {"names": {"source": str(tmp_path / "nothing")}})

@@ -145,12 +145,11 @@ def test_a_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_certificates_are_checked(tmp_path: Path) -> None:
-    """By the authority of the settings; without it the connection is not made, unless the check is off."""
+    """By the authority of the settings; without it the connection is not made."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     with serving(tls=_server_side(authority)) as search:
         opened(search, ca_file=tmp_path / "ca.pem").close()
-        opened(search, verify_certificates=False).close()
         with pytest.raises(RecoveryExhausted, match="CERTIFICATE_VERIFY_FAILED"):
             opened(search)
 

@@ -209,7 +209,7 @@ def test_too_many_headers_make_an_article_or_tombstone_a_dead_letter() -> None:
     intake.take([article, tombstone])
     advance(intake)
     assert isinstance(article.outcome, DeadLetter)
-    assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
+    assert article.outcome.message == "95000 headers are more than 300; none of them is kept"
     assert tombstone.outcome == Tombstone()
     assert pool.submitted == []
 

@@ -70,7 +70,6 @@ def test_the_command_works_with_a_real_registry(registry: Registry, schema_type:
     subject, other = f"commands-{uuid.uuid4().hex}", f"other-{uuid.uuid4().hex}"
     environment = {
         "ENRICHER_REGISTRY__URL": urls_of(registry),
-        "ENRICHER_REGISTRY__TIMEOUT_S": str(TIMEOUT_S),
         "ENRICHER_OUTPUT__FORMAT": FORMATS[schema_type],
         "ENRICHER_OUTPUT__SUBJECT": subject,
     }

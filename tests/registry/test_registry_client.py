@@ -62,7 +62,7 @@ def test_blanks_around_urls_are_nothing() -> None:
         ({"basic.auth.user.info": SECRET}, "basic.auth.user.info"),
         ({"basic.auth.user.info": f"u:{SECRET}", "bearer.auth.token": SECRET}, "either"),
         ({"bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.secret": SECRET}, "bearer.auth"),
-        ({"timeout": 5}, "registry.timeout_s"),
+        ({"timeout": 5}, "leave out timeout"),
         ({"ssl.ca.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
         ({"ssl.key.location": __file__}, "ssl.certificate.location"),
         ({"ssl.key.password": SECRET}, "ssl.certificate.location"),

@@ -34,7 +34,7 @@ TEXT: dict[str, object] = {"schema": '"string"'}
 
 def settings(url: str, cache: Path, **more: object) -> Settings:
     """Settings of a worker that reads what names a schema."""
-    registry = RegistrySettings(url=url, cache_dir=cache, timeout_s=0.3, unknown_wait_s=0.05).model_copy(update=more)
+    registry = RegistrySettings(url=url, cache_dir=cache, unknown_wait_s=0.05).model_copy(update=more)
     return Settings(articles=ArticleSettings(format="registry"), registry=registry)
 
 

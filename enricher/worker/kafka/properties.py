@@ -56,8 +56,6 @@ class KafkaConfig:
     """Whether an output topic may have fewer partitions than the input."""
     partition_timeout_s: float = 300.0
     """How long a partition that has records may deliver none."""
-    max_headers: int = 300
-    """A record with more headers keeps none of them."""
     other_inputs: tuple[str, ...] = ()
     """The topics after `input_topic`, in the order of their priority."""
     replay: str = ""

@@ -22,7 +22,7 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.statistics import Statistics
 from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
-from enricher.worker.records import Mark, Partition, RawRecord, ReachedLimit, Release, Start
+from enricher.worker.records import MAX_HEADERS, Mark, Partition, RawRecord, ReachedLimit, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.read_limits import Portions, Priority
@@ -219,9 +219,7 @@ class KafkaSource:
                 damaged.add(partition)
                 self._assignment.require_readable(at)
             elif error is None:
-                record = raw_record(
-                    message, self.watch.topic_ids[partition.topic], max_headers=self._config.max_headers
-                )
+                record = raw_record(message, self.watch.topic_ids[partition.topic], max_headers=MAX_HEADERS)
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
                     records.append(record)
             elif at and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001  the client's name

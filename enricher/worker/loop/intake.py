@@ -16,7 +16,7 @@ from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
 from enricher.worker.loop.queues import LongArticles, Pending, Waiting, beyond_the_record, text_chars, value_bytes
-from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import MAX_HEADERS, Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.rules.assembly import finish_enriched
 from enricher.worker.rules.windowing import WindowCutter
 
@@ -245,7 +245,7 @@ class Intake:
 
     def _decode(self, ticket: Ticket) -> bool:
         if omitted := ticket.raw.omitted_headers:
-            message = f"{omitted.count} headers are more than articles.max_headers allows; none of them is kept"
+            message = f"{omitted.count} headers are more than {MAX_HEADERS}; none of them is kept"
             ticket.finish(letter_for(InvalidArticle(message)))
             return False
         try:

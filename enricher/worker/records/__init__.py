@@ -21,6 +21,7 @@ from enricher.worker.records.flight import (
 )
 from enricher.worker.records.input_records import (
     HEADER_BYTES,
+    MAX_HEADERS,
     Article,
     FieldName,
     Float32Array,
@@ -57,6 +58,7 @@ from enricher.worker.records.outcomes import (
 
 __all__ = [
     "HEADER_BYTES",
+    "MAX_HEADERS",
     "Article",
     "Batch",
     "BatchResult",

@@ -119,6 +119,10 @@ Measured in CPython 3.11: 95,000 headers with names of 6 and values of 5 bytes t
 """
 
 
+MAX_HEADERS = 300
+"""A record with more keeps none of them and becomes a dead letter: in the topic a header may take 2 bytes."""
+
+
 @hot_record()
 class OmittedHeaders:
     """Headers that were dropped on reading because a record had too many."""
@@ -146,7 +150,7 @@ class RawRecord:
     unreadable: Unreadable | None = None
     """Set if key, value and headers are missing because they could not be read."""
     omitted_headers: OmittedHeaders | None = None
-    """Set if there were more headers than `articles.max_headers`; then `headers` is empty."""
+    """Set if there were more headers than `MAX_HEADERS`; then `headers` is empty."""
 
     @property
     def size_bytes(self) -> int:

@@ -252,7 +252,7 @@ def client_configuration(url: str, properties: Mapping[str, Property], *, timeou
             "registry.properties: a name is none of those of Confluent's client, such as ssl.ca.location"
         )
     if taken := [name for name in _OURS if name in properties]:
-        raise SettingsError(f"registry.properties: leave out {taken[0]}; registry.url and registry.timeout_s say it")
+        raise SettingsError(f"registry.properties: leave out {taken[0]}")
     if _BASIC in properties and _BEARER in properties:
         raise SettingsError(f"registry.properties: use either {_BASIC} or {_BEARER}")
     for name in _FILES:

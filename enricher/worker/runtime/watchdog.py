@@ -10,7 +10,7 @@ process.
 Every guard, and its bound (tests/test_waits.py compares them with the code):
 
     starting                                   worker.start_timeout_s
-    connecting, recovering, rewinding          a request to each URL of the registry, twice registry.timeout_s, 5 s,
+    connecting, recovering, rewinding          a request to each URL of the registry, 20 s, and 5 s,
                                                3 x kafka.transaction_timeout_s, 6 x kafka.request_timeout_s
     one turn of the loop                       worker.stall_timeout_s
     a transaction                              3 x kafka.transaction_timeout_s

@@ -133,13 +133,6 @@ class ArticleSettings(Group):
         "hostile JSON takes 0.15 s per megabyte. Default: four times what a topic accepts by default, and the most that "
         "`max_article_chars` characters take in UTF-8.",
     )
-    max_headers: int = Field(
-        300,
-        ge=0,
-        le=100_000,
-        description="Headers of an input record; with more, it becomes a dead letter without them. Each takes 176 bytes "
-        "of memory in addition to its name and value, however small it is in the topic.",
-    )
     max_article_chars: int = Field(
         1_000_000, ge=1, description="Characters of title and body; a longer article becomes a dead letter."
     )
@@ -196,11 +189,4 @@ class OutputSettings(Group):
         default=False,
         description="Write records as CloudEvents 1.0 in binary mode: headers `ce_id` (the record id), `ce_source`, "
         "`ce_type` and others in addition to ours.",
-    )
-    cloudevents_source: str | None = Field(
-        None,
-        min_length=1,
-        max_length=512,
-        pattern=r"^[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+$",
-        description="`ce_source` of records, a URI reference in ASCII (RFC 3986). Default: `/enricher/GROUP_ID`.",
     )

@@ -132,12 +132,6 @@ class RegistrySettings(Group):
         description="Folder where fetched schemas are kept by id, for restarts while the registry is away. They are used "
         "only while it does not answer.",
     )
-    timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=120,
-        description="Seconds for connecting to one URL of the registry, and for each part of its answer.",
-    )
     unknown_wait_s: float = Field(
         30.0,
         ge=0,
@@ -192,22 +186,12 @@ class IndexSettings(Group):
     ca_file: Path | None = Field(
         None, description="Certificates, in PEM, of the authorities that signed the nodes'. Default: the public ones."
     )
-    verify_certificates: bool = Field(
-        default=True, description="Check the nodes' certificates. Without it, anybody on the way can read the password."
-    )
     max_batch_documents: int = Field(
         1_000,
         ge=1,
         le=100_000,
         description="Documents of one bulk request at most. It begins with a quarter, grows while requests succeed, and "
         "shrinks when the index is busy (HTTP 429) or finds a request too large (413).",
-    )
-    max_batch_bytes: int = Field(
-        8_000_000,
-        ge=10_000,
-        le=95_000_000,
-        description="Bytes of one bulk request at most, unless a single document is larger; the nodes refuse more than "
-        "100 MB unless they are configured otherwise.",
     )
     retry_max_s: float = Field(
         30.0,

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from enricher.errors import SettingsError
-from enricher.worker.heads import KINDS
 from enricher.worker.runtime.devices import Precision, parse_device
 from enricher.worker.settings.group import Group
 
-if TYPE_CHECKING:
-    Kind = str  # type checkers reject a computed Literal
-else:
-    Kind = Literal[*KINDS]
 TASKS = "tasks"
 """The group that is one JSON object in the environment."""
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
@@ -74,9 +69,6 @@ class TaskSettings(Group):
     source: str = Field(
         description="Folder of a checkpoint; `newswire-e5` is built in. Its head says what it finds: token "
         "classification, sequence classification, or sentence embeddings."
-    )
-    kind: Kind | None = Field(
-        None, description="What the checkpoint must be. Default: what it is; anything else is refused at the start."
     )
     languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(
         None,

@@ -45,6 +45,8 @@ ReaderOf = Callable[[Decoders | None], ArticleReader]
 
 _MAX_SCHEMA_BYTES = 1_000_000
 """Bytes of one schema with all that it refers to: it comes from whoever may register one."""
+REGISTRY_TIMEOUT_S = 10.0
+"""The longest time for connecting to one URL of the registry, and for each part of its answer."""
 
 
 def check_formats(settings: Settings) -> None:
@@ -206,7 +208,7 @@ def check_record_schema(settings: Settings) -> None:
 def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
     """The maker of the bytes of outputs and dead letters. Raises SettingsError."""
     output = settings.output
-    source = output.cloudevents_source or default_source(settings.kafka.group_id)
+    source = default_source(settings.kafka.group_id)
     return Encoder(
         version=installed_version(),
         max_record_bytes=settings.articles.max_record_bytes,
@@ -230,7 +232,7 @@ def registry_client(settings: Settings) -> RegistryClient:
     return RegistryClient(
         registry.url,
         registry.client_properties(),
-        timeout_s=registry.timeout_s,
+        timeout_s=REGISTRY_TIMEOUT_S,
         max_schema_bytes=_MAX_SCHEMA_BYTES,
     )
 
@@ -273,4 +275,4 @@ def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
         return
     with closing(decoders):
         # As long as the fetcher's first request may take, and a little for the decoder.
-        yield WaitingDecoders(decoders, arrived, timeout_s=settings.registry.timeout_s + 1.0)
+        yield WaitingDecoders(decoders, arrived, timeout_s=REGISTRY_TIMEOUT_S + 1.0)

@@ -30,6 +30,5 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
-        max_headers=articles.max_headers,
         properties=kafka.client_properties(),
     )

@@ -179,8 +179,6 @@ def plan_tasks(settings: Settings) -> Plan:
 def _open_checkpoint(name: str, task: TaskSettings) -> Checkpoint:
     checkpoint = open_model(task.source)
     found = checkpoint.head.kind
-    if task.kind not in {None, found}:
-        raise SettingsError(f"tasks.{name}.kind is {task.kind}, but {checkpoint.folder} is for {found}")
     for setting in sorted(_settings_without_effect(checkpoint.head)):
         if getattr(task, setting) != TaskSettings.model_fields[setting].default:
             models = " and ".join(kind.settings[setting] for kind in KINDS.values() if setting in kind.settings)

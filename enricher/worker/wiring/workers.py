@@ -32,6 +32,7 @@ from enricher.worker.stats import Counters
 from enricher.worker.telemetry.observed import ModelFacts, Observed, WorkerFacts, gpu_meter
 from enricher.worker.telemetry.tracing import ContextPropagation
 from enricher.worker.wiring.formats import (
+    REGISTRY_TIMEOUT_S,
     ReaderOf,
     article_reader,
     encoder_of,
@@ -189,7 +190,7 @@ def _loop_limits(settings: Settings, rules: BatchRules) -> LoopLimits:
 def _recovery(settings: Settings, ends: _Ends) -> Recovery:
     registry = settings.registry
     # The id of a schema: a request to each URL, with a timeout for connecting and the answer.
-    registry_s = 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0
+    registry_s = 2 * REGISTRY_TIMEOUT_S * len(registry.url.split(",")) if registry.url else 0.0
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # The schema of records, a new producer's metadata and init_transactions, then the committed offsets.

@@ -129,7 +129,6 @@ class Stage:
             "ENRICHER_REGISTRY__URL": self._registry_url,
             "ENRICHER_REGISTRY__GLUE_FOLDER": str(self._glue),
             "ENRICHER_REGISTRY__CACHE_DIR": str(self._folder / "schemas"),
-            "ENRICHER_REGISTRY__TIMEOUT_S": "2",
             "ENRICHER_REGISTRY__UNKNOWN_WAIT_S": "1",
             "ENRICHER_OUTPUT__FORMAT": self._output_format,
             **layout.settings(),
