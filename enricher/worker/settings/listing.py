@@ -30,18 +30,19 @@ _DEFAULTS_IN_WORDS = {
 }
 USUAL = {
     "kafka": "bootstrap_servers group_id input_topic input_topics output_topic dead_letter_topic instance properties",
-    "model": "source device precision concurrency generation",
+    "model": "source device precision concurrency",
     "batching": "max_batch_tokens max_wait_ms",
-    "articles": "format fields metadata deleted body_format too_long",
+    "articles": "format fields metadata deleted body_format",
     "output": "article format",
     "registry": "url properties",
     "worker": "max_in_flight_articles max_articles_per_second publish_interval_ms",
     "dead_letters": "max_in_a_row max_ratio",
-    "health": "host port probe_port",
-    "index": "url name username password password_file api_key api_key_file ca_file",
+    "health": "host port",
+    "index": "url name username password api_key ca_file",
     "log": "format",
+    TASKS: "source languages threshold",
 }
-"""The settings that people set, by group, and all of tasks; the others are for experts."""
+"""The settings that people set, by group; the others are for experts."""
 REQUIRED = "required"
 _UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_tokens": "tokens", "_chars": "characters"}
 _TYPES: Mapping[Any, str] = {
@@ -88,7 +89,7 @@ def _rows() -> Iterator[Row]:
                 default=_default(group, name, field),
                 default_in_words=(group, name) in _DEFAULTS_IN_WORDS or field.default is None or field.is_required(),
                 reason=field.description or "",
-                expert=group != TASKS and name not in USUAL[group].split(),
+                expert=name not in USUAL[group].split(),
             )
 
 
