@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -75,22 +75,21 @@ class Row:
 
 def all_rows() -> Sequence[Row]:
     """Every setting in the order of the classes; those for experts last."""
-    return sorted(_rows(), key=lambda row: row.expert)
-
-
-def _rows() -> Iterator[Row]:
-    for group, group_field in Settings.model_fields.items():
-        for name, field in _class_of(group, group_field).model_fields.items():
-            yield Row(
-                group=group,
-                name=name,
-                variable=f"tasks.NAME.{name}" if group == TASKS else variable_name(group, name),
-                kind=_kind(name, field),
-                default=_default(group, name, field),
-                default_in_words=(group, name) in _DEFAULTS_IN_WORDS or field.default is None or field.is_required(),
-                reason=field.description or "",
-                expert=name not in USUAL[group].split(),
-            )
+    rows = [
+        Row(
+            group=group,
+            name=name,
+            variable=f"tasks.NAME.{name}" if group == TASKS else variable_name(group, name),
+            kind=_kind(name, field),
+            default=_default(group, name, field),
+            default_in_words=(group, name) in _DEFAULTS_IN_WORDS or field.default is None or field.is_required(),
+            reason=field.description or "",
+            expert=name not in USUAL[group].split(),
+        )
+        for group, group_field in Settings.model_fields.items()
+        for name, field in _class_of(group, group_field).model_fields.items()
+    ]
+    return sorted(rows, key=lambda row: row.expert)
 
 
 def group_reason(group: str) -> str:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
@@ -318,14 +318,11 @@ def _holds(tables: Any, path: Sequence[str]) -> bool:  # noqa: ANN401  any TOML
 
 def _unknown(name: str, groups: Groups) -> str:
     """The words for a name that no setting has, with the nearest one if it is almost the same."""
-    known = [*groups, *(f"{group}.{field}" for group, info in groups.items() for field in _fields_of(info))]
+    # Tasks have no fields here: their names are the users'.
+    fields = {group: getattr(info.annotation, "model_fields", ()) for group, info in groups.items()}
+    known = [*groups, *(f"{group}.{field}" for group, names in fields.items() for field in names)]
     plain = name.rpartition(": ")[2].lower().removeprefix(PREFIX.lower()).replace("__", ".")
     meant = "".join(get_close_matches(plain, known, n=1, cutoff=_LEAST_ALIKE))
     if meant and name.upper().startswith(PREFIX):
         meant = variable_name(*meant.split("."))
     return f"no such setting{meant and f'; did you mean {meant}?'} (see 'enricher settings', or deploy/upgrading.md)"
-
-
-def _fields_of(group: FieldInfo) -> Collection[str]:
-    """The names of a group's settings; none for tasks, which are named by users."""
-    return getattr(group.annotation, "model_fields", ())
