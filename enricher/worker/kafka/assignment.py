@@ -1,4 +1,4 @@
-"""The assigned partitions: which come and go, which are wanted, and what the client is told about them.
+"""The assigned partitions: which come and go, which are read, and what the client is told about them.
 
 `starts` finds where they begin, `partition` has their states. Runs in the loop's thread, like the whole source.
 """
@@ -31,7 +31,7 @@ _ALONE_S = 10.0
 """How long overdue partitions may deliver nothing while the others are held. A client waits at a broker for 0.5 s at most
 before it fetches again, and a broker that throttles clients makes them wait for one or two seconds more."""
 _GATHER_S = 1.0
-"""How long after an assignment the first records are read together, see `gathers`."""
+"""How long after an assignment the first records of several partitions are read together, see `gathers`."""
 
 
 class Assignment:
@@ -80,7 +80,7 @@ class Assignment:
         self.fetching.expect(mine)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
-        """These are no longer assigned; the client unassigns them itself."""
+        """Forget these partitions, which are no longer assigned; the client unassigns them itself."""
         self.partitions.remove(partitions)
 
     # ---- in the loop
@@ -106,7 +106,7 @@ class Assignment:
         self._drained_s = now_s
 
     def hold(self, partitions: Collection[Partition], now_s: float) -> None:
-        """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
+        """Hold these partitions: deliver nothing of them. Read on in those that were held before, without a gap.
 
         While some are overdue, all others are held too: with a backlog of their own they would hide that one of those
         delivers nothing. A healthy one delivers then, which ends it, so that reading a long backlog alone costs nothing.
@@ -156,7 +156,7 @@ class Assignment:
     # ---- in a recovery
 
     def raise_later(self, trouble: TransactionTrouble) -> None:
-        """Have the next `tend` raise this."""
+        """Let the next `tend` raise this error."""
         self._trouble = trouble
 
     def check_topic(self) -> None:
@@ -178,7 +178,7 @@ class Assignment:
             self._begin(found)
 
     def abandon(self) -> Sequence[Partition]:
-        """The client is given up. Returns the partitions that were assigned."""
+        """Forget the client and its partitions. Returns the partitions that were assigned."""
         partitions = list(self.partitions)
         self.partitions.remove(partitions)
         return partitions
@@ -192,7 +192,7 @@ class Assignment:
     # ---- inside
 
     def _begin(self, found: Mapping[Partition, StartOffset]) -> None:
-        """Read those whose start is committed; the others wait until it is."""
+        """Read the partitions whose start is committed; the other ones wait until it is."""
         for partition, each in found.items():
             if each.uncommitted:
                 self.partitions[partition].find(each.start.offset, time.monotonic())
@@ -207,7 +207,7 @@ class Assignment:
         return max(at.start.offset, self.starts.committed_here(name)) < at.position
 
     def _give_up_on(self, partitions: Sequence[Partition], after_s: float, why: str) -> None:
-        """End the process, whose client may have lost these. They stay assigned: attempts at them are taken back."""
+        """End the process: its client may have lost these partitions. They stay assigned, so attempts are taken back."""
         config = self._config
         message = (
             f"{names_of(partitions)} delivered nothing for {after_s:g} s: {why}. This process ends, and a restart reads "
@@ -234,28 +234,28 @@ class Fetching:
         """Partitions that the client paused during a rebalance and that stay."""
 
     def renew(self, consumer: Consumer) -> None:
-        """Tell this consumer from now on."""
+        """Use this consumer from now on."""
         self._consumer = consumer
 
     def assign(self, starts: Mapping[Partition, StartOffset | None]) -> None:
-        """Assign these at their starts; those without one are assigned, but paused. Raises the client's errors.
+        """Assign partitions at their starts, and pause those without a start. Raises the client's errors.
 
-        For the client's callback, which must assign them in any case: otherwise the client does, where it chooses.
+        The client's callback must assign them in any case: otherwise the client assigns them where it chooses.
         """
         self._resumed = {*self._partitions} - starts.keys()
         self._consumer.incremental_assign([assigned_at(partition, start) for partition, start in starts.items()])
-        # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
+        # Always tell the client both: a partition that was revoked while paused stays paused in it when it comes back.
         reading = {p for p, start in starts.items() if start and not start.start.is_over and not self._paused}
         self._consumer.resume([foreign(partition) for partition in starts if partition in reading])
         self._consumer.pause([foreign(partition) for partition in starts if partition not in reading])
 
     def assignment(self) -> list[Partition]:
-        """The partitions that the client has, whatever is known here."""
+        """The partitions that the client itself says are assigned."""
         with mapping_errors("asking for the assignment", self._client_errors):
             return [ours(tp) for tp in self._consumer.assignment()]
 
     def begin(self, starts: Mapping[Partition, StartOffset]) -> None:
-        """Read from there. Partitions that the client has not started yet keep waiting."""
+        """Read the partitions from their starts. Partitions that the client has not started yet keep waiting."""
         with mapping_errors("seeking", self._client_errors):
             begun = [partition for partition, start in starts.items() if self._seek(start.at(partition))]
         for partition in begun:
@@ -264,7 +264,7 @@ class Fetching:
         self.stop_finished(begun)
 
     def go_back(self, partitions: Collection[Partition]) -> None:
-        """Seek to the first record that was not delivered. Raises TransactionTrouble also if the client cannot yet."""
+        """Seek to the first record that was not delivered. Raises TransactionTrouble also if the client cannot seek yet."""
         if not partitions:
             return
         with mapping_errors("seeking", self._client_errors):
@@ -273,7 +273,7 @@ class Fetching:
             raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
 
     def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
-        """Fetch these from there, whose offsets the broker does not have any more. The client refuses to seek then."""
+        """Fetch from these offsets after the broker deleted the earlier ones. The client refuses to seek then."""
         tps = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         with mapping_errors("assigning again", self._client_errors):
             self._consumer.incremental_unassign(tps)
@@ -282,24 +282,24 @@ class Fetching:
                 self._consumer.pause(tps)
 
     def stop(self, partitions: Collection[Partition]) -> None:
-        """Fetch nothing of these. The client drops what it has fetched of them."""
+        """Pause the given partitions. The client drops what it has fetched of them."""
         with mapping_errors("pausing", self._client_errors):
             self._consumer.pause([foreign(partition) for partition in partitions])
 
     def stop_finished(self, partitions: Collection[Partition]) -> None:
-        """Fetch nothing more of those among these that were read to the end of the range."""
+        """Pause the given partitions that have reached the end of the replayed range."""
         if finished := [each for each in self._partitions.of(State.FINISHED) if each in partitions]:
             self.stop(finished)
 
     def read_on(self, partitions: Collection[Partition]) -> None:
-        """Fetch these, and expect their records."""
+        """Fetch these partitions again, and expect their records."""
         self.expect(partitions)
         if not self._paused:
             with mapping_errors("resuming", self._client_errors):
                 self._consumer.resume([foreign(partition) for partition in partitions])
 
     def expect(self, partitions: Collection[Partition]) -> None:
-        """From now on they should deliver; nothing is expected during a pause."""
+        """Note that these partitions should deliver from now on; during a pause nothing is expected."""
         if not self._paused:
             self._partitions.expect(partitions, now_s := time.monotonic())
             self._gather_until_s = now_s + _GATHER_S
@@ -309,7 +309,7 @@ class Fetching:
         return now_s < self._gather_until_s and self._partitions.unheard
 
     def fetch_again(self) -> None:
-        """Have the client fetch what a rebalance paused. Only when all that it gave was delivered.
+        """Let the client fetch what a rebalance paused. Call it only when everything that the client gave was delivered.
 
         librdkafka pauses all partitions until the callbacks are over, and may leave the thread that fetches asleep for
         another second. Only new partitions of the same broker wake it, and a seek.

@@ -1,7 +1,7 @@
 """Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`).
 
-If the topic is created again meanwhile, the ends of the new one count from then on: it never gets to those of the old one.
-A group that replays a range has caught up once it has committed the ends of that.
+If the topic is created again meanwhile, the ends of the new topic count from then on: the old ends are never reached. A
+group that replays a range has caught up once it has committed the ends of the range.
 """
 
 from __future__ import annotations

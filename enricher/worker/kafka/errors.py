@@ -39,7 +39,7 @@ _MISSING: Final[Mapping[int, str]] = {
 }
 """The right behind each refusal, for a client without a worker's configuration."""
 DENIED: Final = frozenset(_MISSING)
-"""The broker's errors for a missing right."""
+"""The codes of the broker's errors for a missing right."""
 # Either side refuses the other's credentials or certificate: trying again changes nothing.
 _CREDENTIALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})  # noqa: SLF001  the client's name
 REPEAT_S = 60.0
@@ -93,7 +93,7 @@ def our_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enr
 
 
 def transient_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
-    """Maps an error that waiting solves; raises BrokerError for any other."""
+    """Our error for one that waiting solves; raises BrokerError for any other."""
     trouble = our_error(error, doing, client_errors)
     if isinstance(trouble, BrokerError):
         raise trouble
@@ -199,7 +199,7 @@ class ClientErrors:
                 self.say(self._text)
 
     def say(self, text: str) -> None:
-        """Log it at once: the call that fails because of it may take a while to return."""
+        """Log the text at once: the call that fails because of the error may take a while to return."""
         log.warning("%s", text)
 
     def explain(self, error: KafkaError) -> str:
@@ -289,8 +289,8 @@ def operations_of(description: ConsumerGroupDescription | TopicDescription) -> f
 def needed_after(code: int, text: str, config: KafkaConfig | None, refused_topics: Collection[str]) -> str | None:
     """Names the right that is missing if a request failed with this error; None if that is not the reason.
 
-    The right has the resource's name if the client is a worker's. `text`: the error's, which may name topics.
-    `refused_topics`: those that the client's log named.
+    The right has the resource's name if the client is a worker's. `text`: that of the error, which may name topics.
+    `refused_topics`: the topics that the client's log named.
     """
     if code in _CREDENTIALS:
         return "valid credentials"

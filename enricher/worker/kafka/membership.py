@@ -1,7 +1,7 @@
 """Membership of the group: what happens in a rebalance, heartbeats, and the proof that a transaction needs.
 
 The broker fences the offsets of a transaction by member id and generation, not by who has which partition. That is enough,
-because a partition leaves a member in two ways only (`cooperative-sticky`):
+because a partition leaves a member in only two ways (`cooperative-sticky`):
 
 - The member gives it up, in its callback. Callbacks run inside `poll` and `close`, where no transaction of before is open.
 - The group expels the member. Its id is unknown for ever then, and it gets a new one only after its callback for the lost
@@ -11,8 +11,8 @@ So while the member id stays the same, our partitions are ours through any numbe
 were refused for their generation may be published again, in a new transaction with the newer one.
 
 A broker that refuses a generation knows the member: it took part in the rebalance that made the newer one. The client learns
-that one in its own thread, without a poll, from an answer that is on its way. A member that was expelled is refused for its
-id instead.
+the newer generation in its own thread, without a poll, from an answer that is on its way. A member that was expelled is
+refused for its id instead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ANSWER_S = 0.5
 """How long the answer with the new generation may take. Usually it is there before the refusal; a recovery takes as long."""
 _ASK_S = 0.002
 _QUIET_S = 2.0
-"""Without a rebalance for this long, the next one is taken for the first of two, which are at most a second apart."""
+"""After this time without a rebalance, the next one is taken for the first of two, which are at most a second apart."""
 _PER_WINDOW, _WINDOW_S = 3, 30.0
 """How often a member joins again by itself: with slow members, rebalances may seem to be the first again and again."""
 _Callback = Callable[[Any, list[TopicPartition]], None]
@@ -55,7 +55,7 @@ _INTERVAL_S = HEARTBEAT_INTERVAL_MS / 1000
 
 
 class Rebalances:
-    """Callbacks of one consumer: they tell the assignment and the listener.
+    """The callbacks of one consumer, which inform the assignment and the listener.
 
     They run inside its `consume` and `close`, so in the loop's thread. An exception must not leave a callback, so it is
     kept, and `check` raises it.
@@ -72,11 +72,11 @@ class Rebalances:
         self._over = False
         self._clock = clock
         self._changed_s = -math.inf
-        """When the last callback came."""
+        """The time of the last callback."""
         self._joining = False
-        """Whether the next rebalance is our own doing."""
+        """Whether this member causes the next rebalance itself, by joining again."""
         self._joined_s = deque([-math.inf] * _PER_WINDOW, _PER_WINDOW)
-        """When this member joined again last."""
+        """The times at which this member last joined again."""
         self._topics: list[str] = []
         self._callbacks: dict[str, _Callback] = {
             "on_assign": self._callback(self._add),
@@ -90,7 +90,7 @@ class Rebalances:
         consumer.subscribe(self._topics, **self._callbacks)
 
     def begin_turn(self) -> None:
-        """The loop has handled everything that came before."""
+        """Begin a turn of the loop, which has handled everything that came before."""
         self._removed.clear()
 
     def check(self) -> None:
@@ -145,17 +145,17 @@ class Rebalances:
             self._removed.update(removed)
 
     def _is_first(self) -> bool:
-        """Whether this rebalance is the first for a while, and not our own doing. Notes it."""
+        """Whether this rebalance is the first for a while, and another member caused it. Notes it."""
         now_s = self._clock()
         first = now_s - self._changed_s >= _QUIET_S and now_s - self._joined_s[0] >= _WINDOW_S and not self._joining
         self._changed_s, self._joining = now_s, False
         return first
 
     def _join_again(self, consumer: Consumer) -> None:
-        """This member got nothing and gave up nothing: take part in the second rebalance at once.
+        """Take part in the second rebalance at once, because this member got nothing and gave up nothing in the first.
 
-        A partition moves in two rebalances. Its owner gives it up after the first one and joins the second at once; until
-        that is over the partition stands still. Left alone, the others, newcomers as well as members that keep what they
+        A partition moves in two rebalances. Its owner gives it up after the first and joins the second at once; until the
+        second is over the partition stands still. Left alone, the others, newcomers as well as members that keep what they
         have, hear of the second one from a heartbeat, and librdkafka lets them join no earlier than a second after the first
         (`rkcg_join_intvl`). A subscription inside the callback, before the assignment, is applied right after it and ends
         that wait. Where nothing moves it costs one more rebalance, so it is done once for all rebalances in a row.
@@ -191,7 +191,7 @@ class Heartbeats:
 
 
 def leave(consumer: Consumer) -> None:
-    """Close a member of a group, once it has heard of the rebalances that wait for it. Raises KafkaException.
+    """Close a member of a group, after it has handled the rebalances that wait for it. Raises KafkaException.
 
     Of about 50 members that were closed while one waited, one never returned, and held the interpreter's lock meanwhile: the
     client asks librdkafka to take the assignment, whose group is over by then, and gets no answer (confluent-kafka 2.16.1,
@@ -244,7 +244,8 @@ def proven(consumer: Consumer) -> Member:
 def successor(consumer: Consumer, stale: StaleGeneration) -> Member:
     """The same member in a newer generation. Blocks until the client knows it; raises TransactionTrouble after a while.
 
-    Raises TransactionTrouble also if the consumer has another member id: its partitions may have been others' meanwhile.
+    Raises TransactionTrouble also if the consumer has another member id: other members may have had its partitions
+    meanwhile.
     """
     refused, deadline = stale.refused, Deadline(_ANSWER_S)
     while (member := proven(consumer)).id == refused.id and not deadline.over:

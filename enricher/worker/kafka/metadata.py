@@ -1,4 +1,4 @@
-"""Questions about topics that all Kafka clients share, and how a message is read. Raises the client's errors unmapped."""
+"""Questions about topics that all Kafka clients ask, and how a message is read. Raises the client's errors unmapped."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def listed_offsets(
 ) -> dict[Partition, int]:
     """The offset of each partition for its spec. Raises KafkaException: LEADER_NOT_AVAILABLE if a partition has no leader.
 
-    For such a partition the client returns an offset below 0, and no error.
+    For a partition without a leader the client returns an offset below 0, and no error.
     """
     futures = admin.list_offsets(dict(wanted), isolation_level=isolation, request_timeout=timeout_s)
     offsets = {ours(tp): result_of(future, timeout_s).offset for tp, future in futures.items()}
@@ -241,8 +241,8 @@ def _timestamp_s(message: Message) -> float | None:
 def headers_of(message: Message) -> Headers:
     """The headers in order; none if a name is not UTF-8, for which the client fails with an odd error.
 
-    None either if there are more than 100,000: librdkafka then returns a message without headers and without an error,
-    which looks like one that never had any.
+    Also none if there are more than 100,000: librdkafka then returns a message without headers and without an error, as if
+    it had never had any.
     """
     try:
         # The stub allows dicts as headers, the client gives pairs.
@@ -260,7 +260,7 @@ def partition_of(message: Message) -> Partition:
 
 @lru_cache(maxsize=1024)
 def _partition(topic: str, number: int) -> Partition:
-    """One object for all records of a partition."""
+    """The partition, as one object for all of its records."""
     return Partition(topic, number)
 
 
@@ -275,7 +275,7 @@ def foreign(partition: Partition) -> TopicPartition:
 
 
 def plausible_timestamp_s(timestamp_s: float, now_s: float) -> float | None:
-    """The timestamp, both in seconds since the epoch; None if it cannot be meant.
+    """The timestamp, in seconds since the epoch as `now_s` is; None if the publisher cannot have meant it.
 
     Publishers write 0, seconds instead of milliseconds, or the time of a clock that was never set. The age of such a record
     would be decades, or negative for ever, and autoscaling and alerts would be wrong. So its age is unknown.

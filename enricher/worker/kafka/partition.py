@@ -35,7 +35,7 @@ _LASTS_S = 10.0
 
 
 class State(Enum):
-    """Each says what a partition waits for."""
+    """The states of a partition; each says what it waits for."""
 
     SEARCHING = "it is not known yet where it begins"
     UNCOMMITTED = "its start must be committed before anything is read"
@@ -45,7 +45,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Each says what happens to a partition that is assigned. Records, ends and damage change no state."""
+    """The events of an assigned partition. Records, ends and damage change no state."""
 
     REWIND = "it goes back to its committed offset"
     FIND = "its start is known, but not committed"
@@ -104,11 +104,11 @@ class Silence:
     """When the broker first reported that there is more to read, or that the log is another one."""
 
     def hear(self, now_s: float) -> None:
-        """A record arrived, or the partition's end was reached."""
+        """Note that a record arrived, or that the partition's end was reached."""
         self.since_s, self.behind_s = now_s, None
 
     def asks(self, now_s: float, bound_s: float) -> bool:
-        """Whether it has lasted long enough to request the partition's end."""
+        """Whether the silence has lasted long enough to request the partition's end."""
         return now_s - self.since_s >= bound_s / 2
 
     def learn(self, end: int | None, position: int | None, now_s: float) -> None:
@@ -147,7 +147,7 @@ class Damage:
     """
 
     offset: int | None = None
-    """The batch begins here; None while nothing was damaged since the last record."""
+    """The offset at which the damaged batch begins; None while nothing was damaged since the last record."""
     first_s: float = 0.0
     fetches: int = 0
     unreadable: str = ""
@@ -166,7 +166,7 @@ class Damage:
         return error.code() in DAMAGED and self._note(error, partition, expected, now_s)
 
     def clear(self) -> None:
-        """The partition delivered a record."""
+        """Forget the damage: the partition delivered a record."""
         self.offset, self._stray, self.unreadable = None, None, ""
 
     def _note(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
@@ -215,10 +215,10 @@ class AssignedPartition:
     log_end: Callable[[Partition], int]
     unknown_since_s: float | None
     progress_s: float = field(init=False)
-    """While its start is unknown: when a look-up made progress last."""
+    """When a look-up last made progress, while the start is unknown."""
     state: State = State.SEARCHING
     start: Start | None = None
-    """The beginning; None while it is unknown, or not committed. Records that come before that are dropped."""
+    """The start of reading; None while it is unknown or not committed. Records that come before that are dropped."""
     beginning: int | None = None
     """The offset that was determined as the start, until it is found committed. A rewind does not change it."""
     next: int | None = None
@@ -226,9 +226,9 @@ class AssignedPartition:
     end: int | None = None
     """The partition's end, if it was reached and nothing came since."""
     held_end: int | None = None
-    """While HELD: the end of the log, once it is known."""
+    """The end of the log while HELD, once it is known."""
     silence: Silence | None = None
-    """It is None while no records are expected."""
+    """How long nothing was delivered; None while no records are expected."""
     damage: Damage = field(default_factory=Damage)
     _epochs: list[tuple[int, int]] = field(default_factory=list)
     """Changes of the leader epoch: the first offset to commit with it, and the epoch."""
@@ -243,7 +243,7 @@ class AssignedPartition:
 
     @property
     def uncommitted(self) -> int | None:
-        """While UNCOMMITTED: the offset to begin at."""
+        """The offset to begin at, while UNCOMMITTED."""
         return self.beginning if self.state is State.UNCOMMITTED else None
 
     @property
@@ -262,14 +262,14 @@ class AssignedPartition:
         self.progress_s = now_s
 
     def find(self, offset: int, now_s: float) -> None:
-        """The partition begins here, once this offset is committed."""
+        """Note that the partition begins at this offset, once it is committed."""
         found_again = self.state is State.UNCOMMITTED and self.beginning == offset
         self._become(Event.FIND)
         if not found_again:
             self.beginning, self.progress_s = offset, now_s
 
     def begin(self, start: Start, leader_epoch: int | None = None) -> None:
-        """Records are delivered from `start` on. `leader_epoch`: of the record before it, if known."""
+        """Deliver records from `start` on. `leader_epoch`: that of the record before, if known."""
         self._become(Event.BEGIN)
         self.start, self.beginning, self.unknown_since_s = start, None, None
         self._epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
@@ -286,7 +286,7 @@ class AssignedPartition:
         self.held_end = None
 
     def finish(self) -> None:
-        """The partition was read to the end of its range, which is committed whatever lies behind."""
+        """Note that the partition was read to the end of its range, which is committed whatever lies behind."""
         self._become(Event.FINISH)
         assert self.start is not None, "it is being read"
         assert self.start.until is not None, "only a range has an end"

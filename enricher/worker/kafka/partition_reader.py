@@ -1,4 +1,4 @@
-"""Consumers that join no group: one loop reads ranges of a topic for everybody but the source.
+"""Consumers that join no group: one loop reads ranges of a topic, for everything that reads topics but the source.
 
 The caller decides what an error means: a command ends by it, a worker recovers. So the client's errors are raised
 unmapped, and a `judge` is asked about errors that come as messages.
@@ -22,7 +22,7 @@ Ranges = Mapping[int, tuple[int, int]]
 """Per partition the half-open range of offsets to read."""
 
 Judge = Callable[[KafkaError], bool]
-"""Called with each error among the messages. True: the caller takes it. False: it passes by itself. May raise."""
+"""Judges an error among the messages. True: the caller gets it. False: it passes by itself. May raise."""
 
 NO_END: Final = 2**63 - 1
 """The end of a range that is to be read for ever: more than any topic holds."""
@@ -109,19 +109,19 @@ class PartitionReader:
         self.consumer.unassign()
 
     def skip_to(self, number: int, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue a partition at this offset."""
         self._sought.add(number)
         self._note_position(number, offset)
         if number in self.left:
             self.consumer.seek(TopicPartition(self._topic, number, offset))
 
     def finish(self, number: int) -> None:
-        """Read no more of a partition: a live topic always has more."""
+        """Stop reading a partition: a live topic always has more."""
         if self.left.pop(number, None) is not None:
             self.consumer.incremental_unassign([TopicPartition(self._topic, number)])
 
     def _is_finished(self, number: int) -> bool:
-        """Whether the number is that of a partition which was read, rather than of an error about no partition."""
+        """Whether the number is that of a finished partition, rather than of an error about no partition."""
         return number in self.positions and number not in self.left
 
     def _note_position(self, number: int, position: int) -> None:

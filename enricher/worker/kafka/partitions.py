@@ -35,11 +35,11 @@ class Partitions:
         return self._partitions.get(name)
 
     def add(self, names: Iterable[Partition], now_s: float) -> None:
-        """These are assigned now; their starts are unknown."""
+        """Add assigned partitions, whose starts are unknown."""
         self._partitions.update((name, AssignedPartition(name, self._log_end, now_s)) for name in names)
 
     def rewind(self, names: Iterable[Partition], now_s: float) -> None:
-        """These start again."""
+        """Let these partitions start again."""
         for name in names:
             if at := self._partitions.get(name):
                 at.rewind(now_s)
@@ -47,19 +47,19 @@ class Partitions:
                 self.add([name], now_s)
 
     def remove(self, names: Iterable[Partition]) -> None:
-        """These are no longer assigned."""
+        """Remove partitions that are no longer assigned."""
         for name in names:
             self._partitions.pop(name, None)
 
     # ---- states
 
     def of(self, *states: State) -> list[Partition]:
-        """Those in any of these states."""
+        """The partitions in any of these states."""
         return [name for name, at in self._partitions.items() if at.state in states]
 
     @property
     def waiting(self) -> list[Partition]:
-        """Those that are not read yet."""
+        """The partitions that are not read yet."""
         return [name for name, at in self._partitions.items() if at.start is None]
 
     @property
@@ -81,7 +81,7 @@ class Partitions:
         return {name: offset for name, offset in offsets.items() if offset is not None}
 
     def behind(self, ends: Mapping[Partition, int]) -> list[Partition]:
-        """Those that have more to deliver, of those with a known end: `ends`."""
+        """The partitions that have more to deliver, by their known `ends`."""
         found = ((name, at.position) for name, at in self._partitions.items())
         return [name for name, position in found if position is not None and ends.get(name, 0) > position]
 
@@ -104,18 +104,18 @@ class Partitions:
     # ---- silence
 
     def expect(self, names: Iterable[Partition], now_s: float) -> None:
-        """Records of those that are read are expected from now on: after an assignment, a seek, or a pause."""
+        """Expect records of the partitions that are read from now on: after an assignment, a seek, or a pause."""
         for name in names:
             if self._partitions[name].state is State.READING:
                 self._partitions[name].silence = Silence(now_s)
 
     def expect_nothing(self) -> None:
-        """No records are expected: all are paused."""
+        """Expect no records: all partitions are paused."""
         for at in self._partitions.values():
             at.silence = None
 
     def to_ask(self, now_s: float) -> list[Partition]:
-        """Those that have been silent long enough to request their end, and those that are held."""
+        """The partitions that have been silent long enough to request their end, and the held ones."""
         return [
             name
             for name, at in self._partitions.items()
@@ -123,7 +123,7 @@ class Partitions:
         ]
 
     def learn(self, ends: Mapping[Partition, int], asked: Iterable[Partition], now_s: float) -> None:
-        """Note the broker's answer about these; a partition without an end has no leader now."""
+        """Note the broker's answer about the `asked` partitions; one without an end has no leader now."""
         for name in asked:
             at, end = self._partitions[name], ends.get(name)
             if at.state is State.HELD:
@@ -132,13 +132,13 @@ class Partitions:
                 at.silence.learn(end, at.position, now_s)
 
     def overdue(self, now_s: float) -> list[Partition]:
-        """Those that are behind their end and delivered nothing within the bound."""
+        """The partitions that are behind their end and delivered nothing within the bound."""
         return [
             name for name, at in self._partitions.items() if at.silence and at.silence.is_overdue(now_s, self._bound_s)
         ]
 
     def late(self, now_s: float) -> list[Partition]:
-        """Those whose start is unknown, and no look-up made progress within its bound."""
+        """The partitions whose start is unknown, if no look-up made progress within the bound."""
         return [
             name
             for name, at in self._partitions.items()
@@ -153,7 +153,7 @@ class Partitions:
     def silent_s(self, now_s: float) -> float:
         """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
 
-        One whose start is unknown counts, too: it may be behind its end.
+        A partition whose start is unknown counts, too: it may be behind its end.
         """
         silences = [at.silence for at in list(self._partitions.values())]
         behind_s = [now_s - each.since_s for each in silences if each and each.behind_s is not None]

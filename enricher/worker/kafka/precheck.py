@@ -62,7 +62,7 @@ def require_start(config: KafkaConfig, *, pause: Callable[[float], object] = tim
 def _known_topics(
     admin: AdminClient, config: KafkaConfig, pause: Callable[[float], object]
 ) -> dict[str, TopicDescription | None]:
-    """The three topics; None for one that this client may not describe."""
+    """The three topics; None for a topic that this client may not describe."""
     deadline, told = Deadline(config.request_timeout_s), False
     while True:
         found, missing = _describe(admin, config)

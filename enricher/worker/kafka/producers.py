@@ -1,4 +1,4 @@
-"""Opening transactional producers, and closing them in the background, which may block as long as the call that failed.
+"""Opens transactional producers, and closes them in the background: closing may block as long as the call that failed.
 
 Closing a producer aborts its open transaction, with the transaction's own epoch. After such an abort, brokers with
 `transaction.partition.verification.enable=false` append a late Produce request and take late offsets (KIP-890): the next
@@ -22,7 +22,7 @@ from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_clien
 log = logging.getLogger(__name__)
 
 CLOSE_WAIT_S = 5.0
-"""How long a caller waits; a producer that is not closed by then ends with the process."""
+"""How long a caller waits for a producer to close; one that is not closed by then ends with the process."""
 
 
 def opened_producer(
@@ -33,7 +33,7 @@ def opened_producer(
     learn: Callable[[Producer], object],
     kind: Callable[..., Producer] = Producer,
 ) -> Producer:
-    """A producer that has fenced those before it with its transactional id, and ended their transaction.
+    """A producer that has fenced earlier ones of its transactional id, and ended their transaction.
 
     `learn` asks for metadata, which it needs in any case. Blocks for that and for at most `timeout_s`. Raises
     TransactionTrouble and BrokerError; SettingsError if librdkafka rejects the properties.

@@ -72,7 +72,7 @@ class KafkaConfig:
         return (self.input_topic, *self.other_inputs)
 
     def of_input(self, topic: str) -> KafkaConfig:
-        """The same with this as the only input topic."""
+        """The same configuration with this as the only input topic."""
         return replace(self, input_topic=topic, other_inputs=())
 
     @property
@@ -91,7 +91,7 @@ class KafkaConfig:
         return transactional_id(self.group_id, "")
 
     def client(self, kind: str) -> dict[str, Any]:
-        """Properties of a client that is not the worker's. `kind`: `consumer`, `producer` or `admin`."""
+        """Properties of a client beside the worker's own two. `kind`: `consumer`, `producer` or `admin`."""
         # A request that is sent while an idle connection is closed fails, and admin clients are idle most of the time.
         kept = {"connections.max.idle.ms": 0} if kind == "admin" else {}
         return self._share() | kept | self._user(kind)
@@ -309,12 +309,12 @@ _IN_A_COMMAND: Mapping[str, re.Pattern[str]] = {
     "sasl.kerberos.keytab": re.compile(r"[\w./:@-]+", re.ASCII),
     "sasl.kerberos.principal": re.compile(r"\w[\w./@-]*", re.ASCII),
 }
-"""Allowed values: librdkafka puts both into the command line of `kinit`, which a shell reads."""
+"""The allowed values of properties that librdkafka puts into the command line of `kinit`, which a shell reads."""
 _WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
-    """Raise SettingsError for a property that may not be set, or not to this value. Shows no value of a refused one."""
+    """Raise SettingsError for a property that may not be set, or not to this value. The message shows no value."""
     for name, value in properties.items():
         client = next((prefix for prefix in CLIENTS if name.startswith(prefix)), None)
         bare = name.removeprefix(client or "")

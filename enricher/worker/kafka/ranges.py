@@ -44,10 +44,11 @@ Unread = Callable[[int, range], None]
 
 _SILENCE_S = 15.0
 _CLIENTS = 4
-"""Together they wait longer than a cluster takes to elect leaders. One client that has lost the leader of a partition, for
-example while its broker restarted, may never find it again (librdkafka 4898), so another one goes on."""
+"""Clients that try in turn; together they wait longer than a cluster takes to elect leaders. A client that has lost the
+leader of a partition, for example while its broker restarted, may never find it again (librdkafka 4898), so another one
+goes on."""
 _ZSTD = "(codec 0x4)"
-"""In the client's message. Only format 2 has this codec."""
+"""The name of the codec in the client's message. Only record format 2 has zstd."""
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
 _LOOKUP_S = 10.0
 """The limit for all fetches of one batch: two for one record, forty for a million. Each takes about 20 ms, or 200 ms for
@@ -63,7 +64,7 @@ _ONE_BATCH = {
 
 
 class RangeReader:
-    """Delivers the records of ranges: the committed ones only, or those of aborted transactions too."""
+    """Delivers the records of ranges: only committed records, or those of aborted transactions too."""
 
     def __init__(self, config: KafkaConfig, *, committed_only: bool, progress: Progress) -> None:
         isolation = "read_committed" if committed_only else "read_uncommitted"
@@ -220,7 +221,7 @@ def first_leader_epoch(config: KafkaConfig, partition: Partition) -> int | None:
 
 
 class _BatchEndFinder:
-    """Has its own client: the worker's would drop its prefetched records at each fetch."""
+    """Finds the end of a batch with its own client: the worker's would drop its prefetched records at each fetch."""
 
     def __init__(self, config: KafkaConfig, partition: Partition, begins: int) -> None:
         self._partition = partition

@@ -77,9 +77,9 @@ class TransactionalSink:
         self._unfenced = UnfencedProducer()
         self._ended_s = -math.inf
         self._refused_batch: RefusedBatch | None = None
-        """A batch that was too large. From then on each batch holds one record."""
+        """The batch that was too large. After it, each batch holds one record."""
         self._tried_alone = False
-        """True once a release went through like this."""
+        """True once a release went through with one record in each batch."""
 
     def open(self) -> None:
         """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError, Fenced."""
@@ -162,7 +162,7 @@ class TransactionalSink:
     # ---- transactions
 
     def _run(self, producer: Producer, release: Release) -> Transaction:
-        """Make the transaction; once more if the group's generation changed meanwhile. Returns the one that succeeded."""
+        """Make the transaction, again if the group's generation changed meanwhile. Returns the one that succeeded."""
         for _ in range(_TRIES - 1):
             try:
                 return self._run_once(producer, release)
@@ -221,7 +221,7 @@ class TransactionalSink:
         )
 
     def _lower_limit(self) -> str:
-        """The message for a topic that accepts less than this worker knows: what happened, and what to do."""
+        """The message if a topic accepts less than this worker knows: what happened, and what to do."""
         config = self._config
         return (
             f"{self._refused_batch}. Each record was written alone since, and one that was refused alone is a dead letter; "

@@ -104,9 +104,9 @@ class KafkaSource:
         self._fetching.resume()
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing of these partitions, and what was not delivered of those that were held before.
+        """Hold these partitions: deliver nothing of them. Deliver what was held back of those that were held before.
 
-        With several input topics also nothing of those after one that has a backlog (`rules/read_limits.py`).
+        With several input topics, the topics after one that has a backlog are held too (`rules/read_limits.py`).
         """
         now_s = time.monotonic()
         if self._config.other_inputs:
@@ -126,7 +126,7 @@ class KafkaSource:
 
     @property
     def waits_for_commit(self) -> bool:
-        """True while a partition delivers nothing before its start is committed: where the group never committed one."""
+        """True while a partition delivers nothing before its start is committed: the group never committed one."""
         return self._partitions.uncommitted
 
     def start_of(self, partition: Partition) -> Start | None:
@@ -236,7 +236,7 @@ class KafkaSource:
         return records
 
     def _pass_over(self, partitions: Collection[Partition]) -> None:
-        """Go on where these begin now, and name what retention has deleted of the range."""
+        """Continue these partitions where they begin now, and log what retention has deleted of the range."""
         if not partitions:
             return
         beginnings = self.watch.beginnings(partitions)

@@ -1,4 +1,4 @@
-"""The beginning of a partition: at the group's committed offset, if it belongs to this very topic.
+"""The start of a partition is the group's committed offset, if that belongs to this very topic.
 
 The client can look up committed offsets itself, but asks only once and never again after an error that it does not know
 (librdkafka 5586). So this module asks, and gives the client explicit offsets.
@@ -91,7 +91,7 @@ class StartOffsets:
     def note_unwritten(self) -> None:
         """Note which output partitions were never written before this worker joined the group. Raises TransactionTrouble.
 
-        Outputs of two inputs may be in one partition. Then a member that has begun writes where another one has still to
+        Outputs of two inputs may be in one partition. Then a member that has begun writes where another member has still to
         begin, and only what was there before both tells. Offsets are not lost while a group has members.
         """
         if self._config.other_inputs or self._config.allow_fewer_partitions:
@@ -100,15 +100,15 @@ class StartOffsets:
             )
 
     def note_commit(self, offsets: Mapping[Partition, int]) -> None:
-        """This worker committed these offsets: a lower answer is stale from now on."""
+        """Note offsets that this worker committed: a lower answer is stale from now on."""
         self._floors.update(offsets)
         if not offsets.keys().isdisjoint(self._partitions.waiting):  # they begin now
             self.hurry()
 
     def forget(self, topic: str) -> None:
-        """The topic was recreated: what was committed belongs to the old one, and the new one is read from its beginning.
+        """Note that the topic was recreated: committed offsets are of the old topic; the new one is read from its beginning.
 
-        With a new client, which is assigned its partitions again: nothing that is known of them now is left.
+        A new client is assigned its partitions again, so nothing that is known of them now is kept.
         """
         if self._config.replay:
             raise BrokerError(
@@ -124,7 +124,7 @@ class StartOffsets:
         self._consumer = consumer
 
     def hurry(self) -> None:
-        """Look in the next turn: the answer may have changed."""
+        """Look up starts in the next turn, because the answer may have changed."""
         self._next_s = 0.0
 
     # ---- questions
@@ -160,7 +160,7 @@ class StartOffsets:
         return self.find(partitions, _LOOKUP_S)
 
     def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
-        """The same, without asking whether the topics are still the same. Blocks for `timeout_s` at most.
+        """Do what `committed_starts` does without asking whether the topics changed. Blocks for `timeout_s` at most.
 
         Raises TransactionTrouble also if an answer is stale.
         """
@@ -186,13 +186,13 @@ class StartOffsets:
         return found
 
     def find_or_end(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """Find them for a recovery. Blocks for three request timeouts at most.
+        """Find starts for a recovery. Blocks for three request timeouts at most.
 
-        Raises Stalled if another client is answered at once what this one is not: then only a new client helps. Seen once
-        after an outage: `committed` timed out for five minutes on live connections. By librdkafka's source (2.16) it answers
-        `_WAIT_COORD` itself, without a request, while the group's state is not `up`, and then waits for a broker's or
-        group's state to change; in the state `wait-coord` the group waits for the reply to its one question, and asks no
-        other. Nothing bounds these waits but the caller's timeout, which ends none of them.
+        Raises Stalled if another client gets at once the answer that this one does not get: then only a new client helps.
+        Seen once after an outage: `committed` timed out for five minutes on live connections. By librdkafka's source (2.16)
+        it answers `_WAIT_COORD` itself, without a request, while the group's state is not `up`, and then waits for a
+        broker's or group's state to change; in the state `wait-coord` the group waits for the reply to its one question, and
+        asks no other. Nothing bounds these waits but the caller's timeout, which ends none of them.
         """
         timeout_s = self._config.request_timeout_s
         try:
@@ -242,7 +242,7 @@ class StartOffsets:
         }
 
     def _new_of(self, partitions: Sequence[Partition]) -> set[Partition]:
-        """Those of which no record can have an output."""
+        """The partitions of which no record can have an output."""
         places = {partition: self._places_of(partition) for partition in partitions}
         unwritten = self._unwritten | self._unwritten_of(set[Partition]().union(*places.values()))
         return {
@@ -274,7 +274,7 @@ class StartOffsets:
         return places
 
     def _unwritten_of(self, places: AbstractSet[Partition]) -> set[Partition]:
-        """Those that were never written: not even a transaction that was aborted, or records that are deleted by now."""
+        """The partitions that were never written, not even by an aborted transaction or with records deleted since."""
         ends = self._watch.high_watermarks(places) if places else {}
         return {place for place, end in ends.items() if end == 0}
 
@@ -322,7 +322,7 @@ class StartOffsets:
         )
 
     def _note(self, trouble: TransactionTrouble, waiting: Sequence[Partition], now_s: float) -> None:
-        """Log it as a warning once that has lasted, since nothing of these partitions is read."""
+        """Log the trouble as a warning once it has lasted, since nothing of these partitions is read."""
         self.failure = trouble
         lasts_s = self._partitions.unknown_s(now_s)
         lasts = lasts_s >= _WARN_EVERY_S and self._warnings.is_new("start")
@@ -336,5 +336,5 @@ def _timed_out(trouble: TransactionTrouble) -> bool:
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """The client's first offset. A paused partition waits at 0: without one, the client would look it up itself."""
+    """The partition with its first offset, for the client. A paused one waits at 0: else the client would look it up."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

@@ -26,7 +26,7 @@ class Statistics:
         self._brokers: int | None = None
         self._away_since_s: float | None = None
         self.ends: Mapping[Partition, int] = {}
-        """The ends of partitions that are fetched; open transactions hide what lies behind."""
+        """The last stable offsets of the partitions that are fetched; open transactions hide what lies behind."""
         self._unstable: dict[Partition, Unstable] = {}
         self._stood_since: dict[Partition, tuple[int, float]] = {}
         """Partitions whose last stable offset is below the end offset: that offset, and since when it has not moved."""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.25
 _NEW_CLIENT_S = 1.5
-"""After this time without an answer a new client asks, which does not know the broker that is gone or frozen."""
+"""After this time without an answer a new client asks: it does not know the broker that is gone or frozen."""
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _LATE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
@@ -36,7 +36,7 @@ _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
 class TopicReplaced(TransactionTrouble):
-    """The input topic was created again while its records were read: only a rewind helps."""
+    """The input topic was created again while its records were read; only a rewind helps."""
 
 
 class TopicWatch:
@@ -103,7 +103,7 @@ class TopicWatch:
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """The last stable offsets, without partitions that got no answer. None while the answer is pending.
 
-        Does not block: call it again with the same partitions, or with others, which become the next question.
+        Does not block: call it again with the same partitions; other partitions are the next question.
         """
         if not self._ends:
             specs = {foreign(partition): _LATEST for partition in partitions}

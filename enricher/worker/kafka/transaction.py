@@ -34,7 +34,7 @@ _RETRY_S = 0.1
 
 
 class Transaction:
-    """Runs once. What it raises leaves the producer in an unknown state.
+    """Runs one transaction, once. After an error the producer's state is unknown.
 
     `one_by_one`: each batch of the producer holds one record. `substitutes`: the dead letters that were written instead of
     outcomes that are too large for their topic.
@@ -117,7 +117,7 @@ class Transaction:
             raise TransactionTrouble(f"{unacknowledged} of {len(tickets)} records were not acknowledged in time")
 
     def _hand_over(self, tickets: Sequence[Ticket]) -> KafkaException | None:
-        """Give the client every record. It takes no more once the transaction has failed: the delivery reports say why."""
+        """Give the client every record. Once the transaction has failed it takes no more; the delivery reports say why."""
         # Each record is encoded just before it is handed over: while it is in the processor's caches the client copies it
         # fast, and its memory is used again for the next one.
         for ticket in tickets:
@@ -187,7 +187,7 @@ class Transaction:
         return our_error(error, f"{len(reports.failed)} records were not written", self._client_errors)
 
     def _refusal_for_size(self, too_large: Sequence[Sequence[Failure]]) -> EnricherError:
-        """Blames records that were certainly alone in their batch, if there are any."""
+        """The error for refused sizes; it names the records that were certainly alone in their batch, if any were."""
         alone = [failure for failures in too_large if self._one_by_one or len(failures) == 1 for failure in failures]
         if alone:
             return self._refusal(alone)
@@ -257,7 +257,7 @@ class Stopwatch:
         self.slow: str | None = None
 
     def restart(self) -> None:
-        """Begin the next step now: what was done since the last one was no request of the producer's."""
+        """Begin the next step now: since the last step the producer sent no request."""
         self._last_s = time.monotonic()
 
     def done(self, step: str) -> None:
@@ -269,7 +269,7 @@ class Stopwatch:
 
 
 class Placement:
-    """Chooses the partition of each output: the one with its input's number. `watch` knows all three topics.
+    """Chooses the partition of each output, which has the number of its input's. `watch` knows all three topics.
 
     So order per key is kept when partitions are added later. Where the output topic lacks that partition, the key decides if
     `allow_fewer_partitions` says so; else the worker ends, as it would not have started. Brokers learn of added partitions
@@ -325,7 +325,7 @@ class Placement:
                 time.sleep(_RETRY_S)
 
     def _agrees_with(self, told: Mapping[str, int], highest: Partition) -> bool:
-        """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""
+        """Whether the broker that answered about all topics knows the input's partition, and the producer knows as much."""
         return highest.number < told.get(highest.topic, 0) and all(
             count >= told[topic] for topic, count in self._counts.items()
         )
