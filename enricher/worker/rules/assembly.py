@@ -1,7 +1,7 @@
 """Batch results -> outcomes of articles.
 
-A ticket collects what the heads say about its windows, about each token from the window that owns it. After the last window
-the whole article is decoded at once, so that no entity is cut, doubled or merged between two windows.
+A ticket collects the answers of the heads about its windows; for each token, that of the window that owns it. After the last
+window the whole article is decoded at once, so that no entity is cut, doubled or merged between two windows.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class Attempts:
         self._alone_articles = alone_articles
         self._standings: dict[Partition, _Standing] = {}
         self._past: dict[Partition, _Standing] = {}
-        """Standings of partitions that were given up or rewound; they tell our own marks from those of other processes."""
+        """Standings of partitions that were given up or rewound, by which we tell our own marks from those of other
+        processes."""
         self._due: set[Partition] = set()
         """Partitions without a record since they were assigned or rewound, or since their attempt was taken back."""
         self._alone_left: dict[Partition, int] = {}
@@ -79,14 +80,14 @@ class Attempts:
     # ---- partitions come, go and are rewound
 
     def expect(self, partitions: Iterable[Partition]) -> None:
-        """Note that these were assigned or rewound: reading begins at their committed offsets. Suspects stay suspect."""
+        """Note that partitions were assigned or rewound, so reading begins at their committed offsets. Suspects stay."""
         for partition in partitions:
             self._forget(partition)
             if self._max_deaths:
                 self._due.add(partition)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Note that these are no longer ours."""
+        """Note that partitions are no longer ours."""
         for partition in partitions:
             self._forget(partition)
             self._alone_left.pop(partition, None)
@@ -158,7 +159,8 @@ class Attempts:
     def seal(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with.
 
-        They are given up in order, all their records wait, or the process ends for a reason that no record can be.
+        A partition in `leaving` is given up in order, all its records wait, or the process ends for a reason that no record
+        can be.
         """
         committable, marks = dict(release.committable), {}
         for partition in leaving:

@@ -27,8 +27,8 @@ from enricher.worker.records import Batch, Window
 from enricher.worker.rules.load import share_at_load
 
 EARLY_POWER = 4
-"""How steeply the cost of early batches falls with the load. In simulations, for the same cost at half load, results are
-fresher at a quarter of it than with 2 or 3."""
+"""How steeply the cost of early batches falls with the load. In simulations with the same cost at half load, results are
+fresher at a quarter of that load than with 2 or 3."""
 CHEAP_PADDING = 1 / 8
 """Padding up to this share of a window is always accepted to let it go now. With less, batches under light load are small;
 with more, padding costs what they save. In simulations between 0.1 and 0.25 the total hardly differs."""

@@ -1,4 +1,4 @@
-"""Borders, which no entity crosses, and addresses, inside of which there are none, whatever labels say.
+"""Borders, which no entity crosses, and addresses, which contain no entity, whatever labels say.
 
 A border is between paragraphs, cells of a table and records. A single line break may be a wrap, so an entity crosses it.
 `articles.paragraph_separator` must contain a border.
@@ -8,8 +8,9 @@ Addresses:
 - A URL: `scheme://...`, `mailto:...`, `www....`, or a host in lower case with a path (`nytimes.com/world`).
 - An e-mail address: `name@host.org`, also behind an `@` as in Mastodon.
 
-They end at white space, a quote, an angle bracket, or a character of a script without spaces. A handle (`@BorisJohnson`) is
-none, because its name is one word; nor is a host alone, because `Amazon.com` is a company. Time is linear in the text.
+Addresses end at white space, a quote, an angle bracket, or a character of a script without spaces. A handle
+(`@BorisJohnson`) is no address, because its name is one word; nor is a host alone, because `Amazon.com` is a company. Time
+is linear in the text.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def has_border(text: str) -> bool:
 def joins(gap: str) -> bool:
     """Whether an entity may continue after `gap`, the characters between a word and the next one.
 
-    Format characters in it are not seen: a joiner or a mark of direction separates no names, and an empty line may have one.
+    Format characters in the gap are ignored: a joiner or a mark of direction separates no names, and an empty line may have
+    one.
     """
     if gap in _PLAIN:
         return True
@@ -75,11 +77,11 @@ class Addresses:
         ]
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether the text has any address."""
         return bool(self._ranges)
 
     def contain(self, start: int, end: int) -> bool:
-        """Whether the characters `[start, end)` are all of one address, or a part of one."""
+        """Whether the characters `[start, end)` are an address or a part of one."""
         place = bisect_right(self._ranges, start, key=_by_start) - 1
         return place >= 0 and end <= self._ranges[place][1]
 

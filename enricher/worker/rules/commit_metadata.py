@@ -20,9 +20,11 @@ _MOST_REASON_CHARS = 100
 class CommitMetadata:
     """Which topic an offset belongs to (Kafka's id of it, None if others committed it), and what was noted there.
 
-    `mark` and `reached_limit`: attempts at the records from there on, and the limit of dead letters that ended a worker.
+    `mark` and `reached_limit`: attempts at the records from that offset on, and the limit of dead letters that ended a
+    worker.
 
-    `replay` and `until`: the group reads a range that has this name (without spaces), and this partition before this offset.
+    `replay` and `until`: the name (without spaces) of the range that the group reads, and the offset before which this
+    partition ends.
     """
 
     topic_id: str | None = None
@@ -36,7 +38,7 @@ class CommitMetadata:
         return self.topic_id in {None, topic_id}
 
     def encode(self) -> str:
-        """Write it as `enricher/1 topic-id=... attempts=1`, without empty fields."""
+        """The metadata as text, `enricher/1 topic-id=... attempts=1`, without empty fields."""
         values = {
             "topic-id": self.topic_id,
             "attempts": self.mark.attempts or None,
@@ -51,7 +53,7 @@ class CommitMetadata:
 
     @classmethod
     def decode(cls, text: str | None) -> CommitMetadata:
-        """Read it. Text of other programs (a tool that resets offsets writes an empty string) counts as empty."""
+        """Read the metadata. Text of other programs (a tool that resets offsets writes an empty string) counts as empty."""
         version, *fields = (text or "").split(" ")
         if version != _VERSION:
             return cls()

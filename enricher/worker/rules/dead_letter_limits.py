@@ -28,7 +28,7 @@ _REASONS, _EXAMPLES, _MESSAGE_CHARS = 3, 5, 300
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many dead letters there may be in a row, and which share of the last `window_articles`; 0 is no limit."""
+    """The most dead letters in a row, and the largest share of the last `window_articles`; 0 is no limit."""
 
     max_in_a_row: int = 0
     max_ratio: float = 0.0
@@ -36,7 +36,7 @@ class Limits:
 
     @property
     def max_in_window(self) -> int:
-        """The dead letters that there may be in a window. 0.29 * 100 is less than 29 in floating point."""
+        """The most dead letters in a window, rounded because 0.29 * 100 is less than 29 in floating point."""
         return int(round(self.max_ratio * self.window_articles, 6))
 
     @property
@@ -45,7 +45,7 @@ class Limits:
         return bool(self.max_in_a_row or self.max_in_window)
 
     def refuse(self, reached: ReachedLimit) -> bool:
-        """Whether neither limit is higher than the one at which a worker ended."""
+        """Whether our limit is no higher than the one at which a worker ended."""
         return 0 < self.max_in_a_row <= reached.in_a_row or 0 < self.max_in_window <= reached.in_window
 
 
@@ -67,7 +67,7 @@ class _Counts:
     in_a_row: int = 0
     """Dead letters since the last enriched article."""
     letters: deque[_Letter] = field(default_factory=deque)
-    """Those in the window, oldest first."""
+    """The dead letters in the window, oldest first."""
 
     def copy(self) -> _Counts:
         return replace(self, letters=self.letters.copy())
@@ -128,12 +128,12 @@ class DeadLetterLimits:
     # ---- partitions come, go and are rewound
 
     def expect(self, partitions: Iterable[Partition]) -> None:
-        """Note that these were assigned or rewound: reading begins at their committed offsets."""
+        """Note that partitions were assigned or rewound: reading begins at their committed offsets."""
         if self._limits.are_set:
             self._unchecked.update(partitions)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Note that these are no longer ours."""
+        """Note that partitions are no longer ours."""
         self._unchecked.difference_update(partitions)
 
     def check_starts(self, start_of: Callable[[Partition], Start | None]) -> None:
@@ -180,7 +180,7 @@ class DeadLetterLimits:
         return part, Cut(raw.partition, raw.offset, reached, self._reason(counts, reached, ticket))
 
     def allows(self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> bool:
-        """Whether these may be committed with some dead letters instead of their outcomes."""
+        """Whether these tickets may be committed with `substitutes` instead of some outcomes."""
         return not substitutes or self._first_beyond(tickets, substitutes) is None
 
     def note_committed(self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
@@ -200,7 +200,7 @@ class DeadLetterLimits:
     def _first_beyond(
         self, tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]
     ) -> tuple[int, _Counts, ReachedLimit] | None:
-        """The index of the first one beyond a limit, and the counts with it; None if all are within the limits."""
+        """The index of the first dead letter beyond a limit, and the counts with it; None if all are within the limits."""
         if not self._limits.are_set or not (substitutes or _any_letter(tickets)):
             return None
         counts = self._counts.copy()
@@ -213,7 +213,7 @@ class DeadLetterLimits:
         return None
 
     def _reason(self, counts: _Counts, reached: ReachedLimit, beyond: Ticket) -> str:
-        """Which limit the last dead letter in `counts` exceeds, and what the others are."""
+        """The reason to stop: which limit the last dead letter in `counts` exceeds, and what the other letters are."""
         letter, raw = beyond.outcome, beyond.raw
         assert isinstance(letter, DeadLetter), "only a dead letter exceeds a limit"
         reasons = Counter(each.reason for each in counts.letters).most_common(_REASONS)

@@ -1,8 +1,8 @@
 """How busy the worker is, and what that allows: small batches and small transactions cost more, and idle time pays for them.
 
-At low load, work that is done at once makes results fresh, and what it costs more would have been idle time. Near capacity
-the same cost would be taken from the throughput. So both rules allow fixed costs a share of the time that falls smoothly
-with the load, which they themselves raise: there is no threshold around which they could swing.
+At low load, work that is done at once makes results fresh, and its extra cost would have been idle time. Near capacity the
+same cost would reduce the throughput. So both rules allow fixed costs a share of the time that falls smoothly with the load,
+which they themselves raise: there is no threshold around which they could swing.
 
 Nothing here reads a clock.
 """
@@ -16,8 +16,8 @@ from statistics import median
 AVERAGED_S = 1.0
 """Time constant of the averages: longer than any batch, and short enough to follow a burst."""
 _MARKERS_S = 0.005
-"""Pause after a transaction: brokers need so long to end it, refuse the next one until then, and librdkafka asks again only
-20 ms later."""
+"""The pause after a transaction. Brokers need so long to end it and refuse the next one until then; librdkafka would ask
+again only 20 ms later."""
 _NO_LOAD = 1e-6
 _COSTS = 9
 """Transaction cost is the median of the last nine, so that one slow commit does not count."""
@@ -35,7 +35,8 @@ def share_at_load(share: float, load: float, power: int = 2) -> float:
 class Load:
     """Moving averages of how busy the device's threads and the loop are.
 
-    The busier one counts: on a fast device the loop can be the bottleneck, and then it pays for what is done early.
+    The busier of the two counts: on a fast device the loop can be the bottleneck, and then it pays for work that is done
+    early.
     """
 
     def __init__(self, threads: int, now_s: float) -> None:
@@ -46,7 +47,7 @@ class Load:
 
     @property
     def busy(self) -> float:
-        """The share of the time that is taken, 0 to 1."""
+        """The share of the time that is busy, 0 to 1."""
         return max(self._device, self._loop)
 
     def note(self, now_s: float, *, running: int, waited_s: float) -> None:

@@ -42,7 +42,7 @@ class OffsetTracker:
         self._queues: dict[Partition, _PartitionQueue] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
-        """Bytes of records, and what their articles take beyond them."""
+        """Bytes of the records in flight, and of their articles beyond the records."""
         self.unpacked_bytes = 0
         """Bytes that the articles in flight take beyond their records."""
 
@@ -52,7 +52,7 @@ class OffsetTracker:
         return self._queues.keys()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Add partitions. One that is still here was lost and came back; its tickets are forgotten."""
+        """Add partitions. A partition that is still here was lost and came back; its tickets are forgotten."""
         for partition in partitions:
             self.forget([partition])
             self._queues[partition] = _PartitionQueue()
@@ -76,7 +76,7 @@ class OffsetTracker:
         self.in_flight_bytes += raw.size_bytes
 
     def count_unpacked(self, size_bytes: int) -> None:
-        """Count what articles of tickets in flight take beyond their records (`Ticket.unpacked_bytes`)."""
+        """Count bytes that articles in flight take beyond their records (`Ticket.unpacked_bytes`)."""
         self.in_flight_bytes += size_bytes
         self.unpacked_bytes += size_bytes
 
@@ -103,7 +103,7 @@ class OffsetTracker:
         return forgotten
 
     def held_back(self) -> int:
-        """How many finished tickets are behind an unfinished one. Takes time linear in the tickets."""
+        """How many finished tickets are behind an unfinished ticket. Takes time linear in the tickets."""
         return sum(ticket.outcome is not None for queue in self._queues.values() for ticket in queue.tickets)
 
     def committable(self) -> dict[Partition, int]:

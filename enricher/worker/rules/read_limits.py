@@ -13,11 +13,11 @@ from enricher.worker.records import HEADER_BYTES, RawRecord
 _MOST = 64
 """Records per call. The client keeps up to 100,000 headers of each (70 bytes in C): 450 MB if all are hostile."""
 _CALL_BYTES = 64_000_000
-"""Expected size of a call's records, if all are as large as the largest recent one."""
+"""The most bytes that a call's records may have, if all are as large as the largest recent record."""
 _ROUNDING = 1e-9
 """Sums of times may lack so much of an article; else a wait for it could be too short for the clock to move."""
 BACKLOG_S = 0.5
-"""A topic that is behind for so long has a backlog: one that keeps up is behind for milliseconds."""
+"""A topic that is behind for so long has a backlog: a topic that keeps up is behind for milliseconds."""
 SHORTEST_S = 1.0
 """How long later topics are held at least: many times longer than fetching their next records takes."""
 LONGEST_S = 60.0
@@ -64,7 +64,7 @@ class Portions:
         self._largest_bytes = 1.0
 
     def of(self, wanted: int) -> int:
-        """How many records to request if `wanted` may come."""
+        """How many records to request if at most `wanted` may come."""
         return max(1, min(wanted, _MOST, int(_CALL_BYTES / self._largest_bytes)))
 
     def learn_from(self, records: list[RawRecord]) -> list[RawRecord]:
@@ -100,13 +100,13 @@ class Priority:
 
 @dataclass(slots=True)
 class _Backlog:
-    """One topic before others. `behind_s`, `holds_s`: since when it has had records to read, and has held the others."""
+    """The backlog of a topic. `behind_s`, `holds_s`: since when it has had records to read, and has held later topics."""
 
     behind_s: float | None = None
     holds_s: float | None = None
 
     def holds(self, *, behind: bool, now_s: float) -> bool:
-        """Whether it holds later topics from now on."""
+        """Whether the topic holds later ones from now on."""
         if not behind:
             self.behind_s = None
         elif self.behind_s is None:

@@ -15,11 +15,11 @@ import numpy as np
 from enricher.worker.records import Coverage, Int32Array, Ticket, TokenizedArticle, Window
 
 LENGTH_STEP_TOKENS = 16
-"""Some devices run fastest on multiples of this length; for an article with several windows they cost nothing."""
+"""Some devices run fastest on multiples of this length, which cost an article with several windows nothing."""
 
 
 class Span(NamedTuple):
-    """A window's content tokens `[start, stop)`, and those of them that it owns, `[own_start, own_stop)`."""
+    """A window's content tokens `[start, stop)`, and the part that it owns, `[own_start, own_stop)`."""
 
     start: int
     stop: int

@@ -1,8 +1,8 @@
 """The words of a text, each of which gets one label. They depend on the text alone, so they are the same for all tokenizers.
 
-The rule is that of people who mark names, and of the corpora that taggers are trained on:
+The rule is that of people who mark names, and of the corpora on which taggers are trained:
 
-- White space, control and format characters end a word and are in none, but for format characters between letters.
+- White space, control and format characters end a word and are in no word, except for format characters between letters.
 - Every other punctuation mark or symbol is a word: brackets, quotes, slashes, dashes, emoji. Plus signs that end a chunk
   belong to the letters before them (`Canal+`).
 - Hyphens, apostrophes, dots and a few others (`&`, `_`, `@`, `$`, what is no known character) are inside a word if just one
@@ -17,14 +17,14 @@ The rule is that of people who mark names, and of the corpora that taggers are t
 - In scripts that write no spaces (Han, kana, Thai, Lao, Khmer, Myanmar), each letter is a word.
 - Combining marks belong to the character before them.
 
-It knows no language, so endings that a language writes at once stay in the word: `Ankara'da`, `서울에서`.
+The rule knows no language, so endings that a language joins to the word stay in it: `Ankara'da`, `서울에서`.
 
 The label of a word is that of the first token that stands in it. A token stands at its first letter or digit, because of
-tokens such as `(Paris`; without one, at its first character that is in a word. One of white space alone (a lone `▁`) decides
-nothing. A token may have several words with nothing between them that the tokenizer sees, such as letters of scripts without
-spaces: it decides all that no token before it has.
+tokens such as `(Paris`; without a letter or digit, at its first character that is in a word. A token of white space alone (a
+lone `▁`) decides nothing. A token may have several words with nothing between them that the tokenizer sees, such as letters
+of scripts without spaces: it decides all of them that no earlier token decides.
 
-Time is linear in the text, whatever it contains, and text around which nothing is looked up costs nothing.
+Time is linear in the text, whatever it contains, and text where no word is looked up costs nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _GIVEN = {
     **dict.fromkeys(map(chr, range(0x5D0, 0x5EB)), "h"),
     **{each: each for each in ".+sS"},
 }
-"""Classes of characters that are in no class of Unicode's."""
+"""Characters whose class does not follow from Unicode's categories."""
 _WITHOUT_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3006\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"
@@ -107,7 +107,7 @@ _WORD = re.compile(
     """,
     re.VERBOSE,
 )
-"""The rule, over classes."""
+"""The rule as a pattern over classes."""
 STARTS = ' \n\t\u00a0(["\u201c\u201e\u00ab/\u2013\u2014'
 """Some characters after which a word begins, whatever follows."""
 ENDS = ' \n\t\u00a0,;:!?)]"\u201d\u00bb/\u2013\u2014'
@@ -123,7 +123,8 @@ match_plain = re.compile(
 """Nine of ten names in English: words of letters, behind white space or a bracket. A dot may belong to a shorter one."""
 _CHUNK = re.compile(r"\S+")
 _LOOK_BACK_CHARS = 32
-"""Most chunks between white space are shorter; then four times as many, and so on."""
+"""The characters that are looked at first: most chunks between white space are shorter. For a longer chunk it is four
+times as many, and so on."""
 
 
 class Words:
@@ -158,7 +159,7 @@ class Words:
     def extend(self, end: int, until: int) -> int:
         """The end of a word at `end` with those that follow at once and begin before `until`.
 
-        These are letters without spaces, and what is beside them in other scripts.
+        Such words are letters of scripts without spaces, and what is beside them in other scripts.
         """
         text = self._text
         while end < until and text[end].isalnum() and _CLASSES[ord(text[end - 1])] != "'":
@@ -173,7 +174,7 @@ class Words:
 
 
 def chunk_around(text: str, char: int) -> tuple[int, int]:
-    """The characters `[start, end)` between white space around `char`, which is none."""
+    """The characters `[start, end)` between white space around `char`, which is not white space."""
     start, look_back = char, _LOOK_BACK_CHARS
     while start and not text[start - 1].isspace():
         low = max(0, char - look_back)
@@ -192,17 +193,17 @@ def is_word(char: str) -> bool:
 
 
 def is_in_word(char: str) -> bool:
-    """Whether a character is in a word, if only in one of its own: no white space, and no control or format character.
+    """Whether a character is in a word: white space, control and format characters are not.
 
-    A format character is in the word of the letters on both sides of it, but none is looked up by it.
+    A format character between letters is in their word, but no word is looked up by it.
     """
     return _CLASSES[ord(char)] not in _OUTSIDE
 
 
 def decided_words(text: str, chars_of: CharsOf, tokens: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield which of `tokens` decide, by their place in it, and the range of characters `[start, end)` of what they decide.
+    """Yield the index in `tokens` of each token that decides, and the range of characters `[start, end)` that it decides.
 
-    `tokens` increase. Ranges do too and do not overlap, whatever the tokenizer says.
+    `tokens` increase. The ranges increase too and do not overlap, whatever the tokenizer says.
     """
     words, read = Words(text), 0
     for place, token in enumerate(tokens):
@@ -246,7 +247,7 @@ def _words_of(words: Words, text: str, chars_of: CharsOf, token: int, read: int)
 
 
 def _following(text: str, start: int, end: int) -> int | None:
-    """The letter or digit that follows in a token behind white space or what cannot be seen."""
+    """The letter or digit that follows in a token behind white space or invisible characters; None if there is none."""
     for char in range(start, end):
         if text[char].isalnum():
             return char
