@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -19,7 +19,6 @@ from enricher.commands import GROUPS
 from tools.tables import TABLE, with_tables
 
 ROOT = Path(__file__).parent.parent
-SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
 MAX_README_LINES = 100
 MAX_PROSE_CHARS = 100
 CODE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
@@ -31,12 +30,9 @@ MADE_BY_A_RUN = ("scripts/locked/base-image.txt",)
 
 @cache
 def pages() -> list[Path]:
-    """Every Markdown page of the repository, hidden folders but `.github` left out."""
-    found: list[Path] = []
-    for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name == ".github" or not (name.startswith(".") or name in SKIPPED)]
-        found += [Path(folder, name) for name in files if name.endswith(".md")]
-    return sorted(found)
+    """Every Markdown page of the repository: what a run leaves beside them, such as a report, is none of ours."""
+    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return sorted(path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file())
 
 
 def name_of(page: Path) -> str:
