@@ -18,7 +18,7 @@ import yaml
 
 from deploy.chart.generator.layout import CHART
 from enricher.worker.settings import Settings, load_settings
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]

@@ -16,7 +16,7 @@ from deploy.monitoring.generator.exported import instruments_by_series
 from deploy.monitoring.generator.expressions import labels_of, metrics_of
 from deploy.monitoring.generator.files import ALERTS, RECORDING, ROOT, RULE_TESTS
 from enricher.worker.telemetry.prometheus import label_name
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 
 PROMTOOL = found("promtool")
 TESTS = sorted(RULE_TESTS.glob("*.yaml"))

@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import CHART
 from enricher.cli import app
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 
 pytestmark = [needs_helm, pytest.mark.slow]
 

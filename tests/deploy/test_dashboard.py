@@ -19,7 +19,7 @@ from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
 from enricher.worker.telemetry.prometheus import label_name
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 
 MODEL = dashboard(ROWS)
 PANELS = [panel for row in ROWS for panel in row.panels]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 
 PAGE = Path(__file__).parents[2] / "deploy" / "scaling.md"
 PROMTOOL = found("promtool")

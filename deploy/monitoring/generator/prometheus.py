@@ -19,7 +19,7 @@ from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from tools.go_programs import found, missing
+from tools.programs import found, missing
 from tools.waiting import stop
 
 PROGRAM = "prometheus"
