@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-
-from tools.crd_schemas import FOLDER, KINDS, strict, write
+from support.crd_schemas import FOLDER, KINDS, strict, write
 
 FILES = sorted(FOLDER.rglob("*.json"))
 

@@ -13,8 +13,8 @@ from deploy.monitoring.generator.files import ALERTS, RECORDING
 from deploy.monitoring.generator.prometheus import PROGRAM, Prometheus, impatient_rules
 from deploy.monitoring.generator.scene import feeding, published, worker
 from deploy.monitoring.generator.seen import Answer, answers, page, questions, unanswered
-from tools.programs import found, missing
 from tools.kafka import Cluster
+from tools.programs import found, missing
 from tools.waiting import wait_until
 
 pytestmark = [

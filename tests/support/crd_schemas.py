@@ -1,6 +1,6 @@
 """Writes tests/deploy/schemas/: JSON schemas that reject what an API server would reject or drop, from its definitions.
 
-    python -m tools.crd_schemas CRD.yaml ...
+    PYTHONPATH=scripts:tests python -m support.crd_schemas CRD.yaml ...
 
 tests/README.md says where the definitions come from. Rules in CEL (`x-kubernetes-validations`) are left out:
 JSON Schema cannot express them, and nothing here checks them.
