@@ -14,9 +14,8 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.fault_proxy import FaultProxy
+from support.fault_proxy import FaultProxy, GuidProxy
 from support.order import LONGEST_FIRST, SHARING, SLOW
-from support.registry_proxies import GuidProxy
 from support.topics import Topics, make_topics
 
 from tools.archives import ArchiveMissing
@@ -30,10 +29,9 @@ from tools.registry import Registry
 pytest_plugins = [
     "support.budget",
     "support.closing",
-    "support.limits",
     "support.loaded",
     "support.logs",
-    "support.scheduling",
+    "support.running",
 ]
 
 # Our own threads share the tokenizing; read by the library when it is loaded.

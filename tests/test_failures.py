@@ -73,7 +73,7 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
     """A pytest of its own, with the plugins of this one that such a failure concerns."""
     (folder / "test_tiny.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir=.", *arguments]
-    plugins = ["-p", "support.logs", "-p", "support.limits", "-p", "no:cacheprovider"]
+    plugins = ["-p", "support.logs", "-p", "support.running", "-p", "no:cacheprovider"]
     return subprocess.run(
         [*command, *plugins, f"--basetemp={folder / 'base'}", "test_tiny.py"],
         cwd=folder,
@@ -112,7 +112,7 @@ def test_a_test_that_hangs_in_c_is_named_with_its_stack_and_the_others_run(tmp_p
 def test_a_run_ends_after_one_of_its_processes_has_died(tmp_path: Path) -> None:
     """What that one had done and the test that killed it are not run again; all others are run once."""
     (tmp_path / "test_before.py").write_text("def test_before(): pass")
-    arguments = ["--numprocesses", "1", "--dist", "loadfile", "-p", "support.scheduling", "-r", "fEp"]
+    arguments = ["--numprocesses", "1", "--dist", "loadfile", "-r", "fEp"]
     ran = run(tmp_path, DIES, *arguments, "test_before.py")
     assert 1 == ran.returncode, ran.stdout + ran.stderr
     assert "1 failed, 3 passed" in ran.stdout

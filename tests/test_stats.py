@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plain_records import plain_record
+from support.records import plain_record
 
 from enricher.worker.records import (
     Article,

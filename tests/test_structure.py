@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
-from support.circles import Import, circles, imports_when_loaded, when_loaded
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
@@ -31,6 +30,7 @@ CORE = sorted((PACKAGE / "worker" / "rules").glob("*.py"))
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Import = ast.Import | ast.ImportFrom
 
 
 def name_of(path: Path) -> str:
@@ -183,6 +183,56 @@ def test_no_file_is_too_long() -> None:
     """A file with more is two ideas."""
     lengths = {name_of(path): shape_of(path).lines for path in FILES}
     assert_none(f"{name} has {lines} lines" for name, lines in lengths.items() if lines > MAX_FILE_LINES)
+
+
+def circles(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other when they are loaded, directly or through others. `imports`: of each module."""
+    reached = {module: _reached(module, imports) for module in imports}
+    return [module for module, others in reached.items() if module in others]
+
+
+def imports_when_loaded(files: dict[str, list[Import]]) -> dict[str, set[str]]:
+    """The modules among these that each of them imports. `files`: by path, what `when_loaded` finds in each."""
+    modules = {_module(path): found for path, found in files.items()}
+    return {
+        module: {name for node in found for name in _names(node, modules) if name != module}
+        for module, found in modules.items()
+    }
+
+
+def when_loaded(body: Iterable[ast.stmt]) -> Iterator[Import]:
+    """The imports of a module, those for types and inside functions left out."""
+    for node in body:
+        if isinstance(node, Import):
+            yield node
+        elif isinstance(node, ast.Try | ast.With) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
+        ):
+            yield from when_loaded(node.body)
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _reached(module: str, imports: dict[str, set[str]]) -> set[str]:
+    found, left = set[str](), [*imports[module]]
+    while left:
+        if (name := left.pop()) not in found:
+            found.add(name)
+            left += imports[name]
+    return found
+
+
+def _names(node: Import, modules: dict[str, list[Import]]) -> Iterator[str]:
+    """The imported modules: `from package import name` may name one."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in modules)
+    else:
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
+            if name in modules or node.module in modules:
+                yield name if name in modules else str(node.module)
 
 
 def test_no_modules_import_each_other() -> None:

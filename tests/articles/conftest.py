@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from support.plain_records import plain_record
+from support.records import plain_record
 
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 

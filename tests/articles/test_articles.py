@@ -9,7 +9,7 @@ from unicodedata import category
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS

@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClien
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.bounded import Hostile, binary, outcomes
-from support.examples import examples
+from support.properties import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.envelope import read_frame

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import EventHeaders, default_source, record_headers

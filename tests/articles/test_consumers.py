@@ -27,8 +27,7 @@ from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
 from support.operating import producer_of
 from support.patience import PATIENCE_S
-from support.plain_records import plain_record
-from support.task_records import record_of_tasks
+from support.records import plain_record, record_of_tasks
 
 from enricher.worker.articles import encode_record, record_headers, record_writer
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from support.plain_records import plain_record
-from support.reading_articles import article_in
+from support.records import article_in, plain_record
 
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles import ArticleReader, encode_record, write_entities

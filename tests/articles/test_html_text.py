@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 from turbohtml import tokenize
 
 from enricher.errors import InvalidArticle

@@ -18,8 +18,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from support.bounded import binary
-from support.plain_records import plain_record
-from support.reading_articles import article_in
+from support.records import article_in, plain_record
 
 from enricher.errors import InvalidArticle, SettingsError
 from enricher.worker.articles import (

@@ -10,8 +10,8 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reading_articles import article_in
-from support.texts import any_text
+from support.properties import any_text
+from support.records import article_in
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (

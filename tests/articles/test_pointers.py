@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 
 from enricher.worker.articles.pointers import MAX_POINTER_CHARS, MISSING, body_finder, finder, parse_pointer
 

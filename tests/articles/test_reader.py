@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support.reading_articles import article_in
+from support.records import article_in
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import ArticleReader, FieldMapping, formats, reader

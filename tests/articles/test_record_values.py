@@ -10,8 +10,8 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plain_records import plain_record
-from support.texts import any_text
+from support.properties import any_text
+from support.records import plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import as_line, encode_record, without_repeats, write_entities

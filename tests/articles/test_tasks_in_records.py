@@ -10,7 +10,7 @@ import orjson
 import pytest
 from articles.test_written_formats import ALL, written
 from hypothesis import given
-from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
+from support.records import HALVES, MODEL, NAMES, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -71,9 +71,9 @@ def test_a_record_of_tasks_has_these_fields_between_coverage_and_article() -> No
 @pytest.mark.parametrize(
     ("ran", "model"),
     [
-        ((True, True), NER),
+        ((True, True), MODEL),
         ((False, True), OTHER),
-        ((True, False), NER),
+        ((True, False), MODEL),
         ((False, False), OTHER),
     ],
 )

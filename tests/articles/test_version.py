@@ -10,8 +10,7 @@ import pytest
 from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plain_records import plain_record
-from support.reading_articles import article_in
+from support.records import article_in, plain_record
 
 from enricher.errors import FatalError
 from enricher.worker.articles import Encoder, encode_record, record_writer

@@ -10,9 +10,8 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plain_records import plain_record
-from support.task_records import records_of_tasks
-from support.texts import any_text
+from support.properties import any_text
+from support.records import plain_record, records_of_tasks
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands.model_app import run_model, tiny_model
 from safetensors.numpy import load_file, save_file
-from support.recipes import empty_recipe
+from support.reports import empty_recipe
 
 from enricher import Enricher
 from enricher.errors import ModelError, SettingsError

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from commands.cli_runner import json_lines, run
 from commands.model_app import run_model, tiny_model
-from support.recipes import empty_recipe
+from support.reports import empty_recipe
 from support.topics import QUICK_TO_START
 
 from enricher.errors import FatalError, ModelError, SettingsError

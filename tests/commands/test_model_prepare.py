@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
-from support.recipes import empty_recipe
+from support.reports import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint

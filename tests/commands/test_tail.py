@@ -11,8 +11,7 @@ import pytest
 from commands.cli_runner import article, enriched_record, run
 from kafka.harness import transaction
 from support.operating import write
-from support.plain_records import plain_record
-from support.task_records import record_of_tasks
+from support.records import plain_record, record_of_tasks
 
 from enricher.operate.tail import as_line, record_lines
 from enricher.worker.articles import encode_record, record_writer

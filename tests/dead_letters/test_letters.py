@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.texts import any_text
+from support.properties import any_text
 
 from enricher.operate.dead_letters.letters import (
     REDRIVE_COUNT,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.patience import PATIENCE_S, wait_until
-from support.task_records import record_of_tasks
+from support.records import record_of_tasks
 
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.articles.record_values import encode_record, json_of, record_values, serialise_findings

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 import pytest
 from support.patience import PATIENCE_S
-from support.plain_records import plain_record
+from support.records import plain_record
 
 from enricher.errors import FatalError, OutputClosed
 from enricher.worker.articles import encode_record

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rules.word_rule import is_border, words
 from support.answers import WindowLabels, batch_result, by_window
-from support.examples import examples
+from support.properties import examples
 
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.checkpoint.folder import Checkpoint

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-from support.examples import examples
+from support.properties import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.records import Article

@@ -19,7 +19,7 @@ import pytest
 from fuzz.test_fuzz_codec import CANARY, random_bytes
 from hypothesis import given
 from hypothesis import strategies as st
-from support.examples import examples
+from support.properties import examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.envelope import HEADER, read_frame

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rules.word_rule import words
 from support.answers import WindowLabels, batch_result
-from support.examples import examples
-from support.texts import any_text
+from support.properties import any_text, examples
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import Encoder

@@ -13,8 +13,7 @@ from gate.conftest import Damaged, Elsewhere, Quantised, Twin
 from jsonschema import Draft202012Validator
 from support.head_references import REFERENCE, write_folder
 from support.models import MINILM_FOLDER
-from support.recipes import empty_recipe
-from support.reports import SHIPPED, report
+from support.reports import SHIPPED, empty_recipe, report
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint

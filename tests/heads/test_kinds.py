@@ -122,7 +122,7 @@ def missing(kind: type[Head]) -> Iterator[str]:
         ("schemas/README.md", f"`{field}`"),
         ("deploy/tasks.md", f"\n| `{name}` |"),
         ("deploy/python.md", f"`record.{field}"),
-        ("tests/support/task_records.py", f'"{name}"'),
+        ("tests/support/records.py", f'"{name}"'),
     ):
         if words not in (ROOT / place).read_text("utf-8"):
             yield f"{name}: {place} lacks {words.strip()}"

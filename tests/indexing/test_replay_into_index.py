@@ -12,10 +12,10 @@ from commands.cli_runner import run
 from indexing.stage import PARTITIONS, Stage, make_stage
 from kafka.harness import Sent, as_sent, publish, short_articles, source_of, worker
 from support.forked import Forked
-from support.other_stub_worker import OTHER_CARD, OTHER_STUB_WORKER
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.search_server import SearchServer, cut_after, refuse, serving
+from support.stub_worker import OTHER_CARD, OTHER_STUB, STUB_WORKER
 
 from tools.chaos.stub import CARD
 from tools.kafka import Cluster
@@ -33,10 +33,11 @@ def replay(stage: Stage, begin: Path) -> Forked:
     into = ("--into", stage.replayed, "--dead-letters", letters, "--group", f"{stage.topics.group}.replay")
     options = ("--from", str(begin), "--to", "end")
     return Forked(
-        [OTHER_STUB_WORKER, "replay", *options, *into],
+        [STUB_WORKER, "replay", *options, *into],
         {
             **os.environ,
             **stage.environment,
+            OTHER_STUB: "yes",
             "ENRICHER_MODEL__GENERATION": "1",
             "ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "15",
         },

@@ -16,7 +16,7 @@ from inference.conftest import REFERENCE, MakeWindow
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from support.models import MINILM_FOLDER, open_minilm
-from support.recipes import empty_recipe
+from support.reports import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint

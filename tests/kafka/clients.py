@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING, leave_group
 from support.patience import PATIENCE_S, wait_until
-from support.plain_records import plain_record
+from support.records import plain_record
 from support.topics import Topics
 
 from enricher.worker.articles import Encoder

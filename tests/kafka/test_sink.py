@@ -26,8 +26,8 @@ from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publis
 from kafka.test_bad_input import run_worker
 from support.operating import alter
 from support.patience import PATIENCE_S
-from support.plain_records import plain_record
 from support.reading import read_all
+from support.records import plain_record
 from support.topics import Topics
 
 from enricher.errors import (

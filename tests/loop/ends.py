@@ -16,8 +16,8 @@ from loop.world import INPUT, World
 from support.closing import CLOSING
 from support.operating import commit, producer_of
 from support.patience import PATIENCE_S, wait_until
-from support.plain_records import plain_record
 from support.reading import committed_and_ends, read_all
+from support.records import plain_record
 from support.topics import make_topics
 
 from enricher.worker.kafka.source import KafkaSource

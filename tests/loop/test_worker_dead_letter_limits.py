@@ -10,7 +10,7 @@ from loop.faults import Fault, Faults, no_fault
 from loop.test_worker_simulation import Simulation
 from loop.test_worker_trouble import STEPS
 from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
-from support.seeds import seeds
+from support.properties import seeds
 
 from enricher.errors import TooManyDeadLetters, TransactionTrouble
 from enricher.worker.records import EnrichedRecord, Mark, Outcome, Partition, ReachedLimit, Release, Start

@@ -13,7 +13,7 @@ from loop.fake_sink import DEAD_LETTERS, KILLED, Output
 from loop.faults import Crash, Fault, Faults, Mortal, no_fault
 from loop.test_worker_simulation import VALUES, Simulation
 from loop.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
-from support.seeds import seeds
+from support.properties import seeds
 
 from enricher.errors import TransactionTrouble
 from enricher.worker.files import LineSource

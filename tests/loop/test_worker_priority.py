@@ -7,7 +7,7 @@ from loop.fake_schemas import with_schema
 from loop.fake_sink import OUTPUT, Output
 from loop.test_worker_simulation import Simulation
 from loop.world import LIMITS, SHORT, Process, World
-from support.seeds import seeds
+from support.properties import seeds
 
 from enricher.worker.rules import read_limits
 

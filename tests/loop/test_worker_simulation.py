@@ -21,7 +21,7 @@ from loop.fake_source import FakeSource
 from loop.fake_tasks import ONE_TASK
 from loop.faults import Crash, Late
 from loop.world import INVALID, LIMITS, LONG, ONE_TOPIC, POISONED, SHORT, UNTOKENIZABLE, Process, World
-from support.seeds import seeds
+from support.properties import seeds
 
 from enricher.errors import FatalError, TransactionTrouble
 from enricher.worker.records import Partition, Release

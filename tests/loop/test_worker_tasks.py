@@ -10,7 +10,7 @@ from loop.fake_sink import DEAD_LETTERS
 from loop.fake_tasks import FOUR_TASKS, VENOM, expected
 from loop.test_worker_simulation import SchemaSimulation, Simulation
 from loop.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, World
-from support.seeds import seeds
+from support.properties import seeds
 
 from enricher.worker.rules import assembly
 

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from support.fault_proxy import Fault, FaultProxy
+from support.fault_proxy import Fault, FaultProxy, GuidProxy
 from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
-from support.mixed.outage import FRESH, ride_out
 from support.mixed.outputs import OutputFormat
-from support.mixed.stage import Stage
+from support.mixed.stage import FRESH, Stage, ride_out
 from support.patience import PATIENCE_S
-from support.registry_proxies import GuidProxy
 from support.topics import QUICK_TO_START
 
 from tools.kafka import Cluster

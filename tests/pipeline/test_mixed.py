@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from support.mixed.inputs import EVENT_SOURCE, Input
-from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout
+from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout, Texts
 from support.mixed.outputs import Findings, check_record
-from support.mixed.texts import Texts
 
 TEXTS = Texts()
 

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 import pytest
 from support.patience import PATIENCE_S
-from support.task_records import record_of_tasks
+from support.records import record_of_tasks
 
 from enricher.answers import Record, Refusal, Regression
 from enricher.errors import ModelError, SettingsError, Stalled

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import httpx2
 import pytest
-from support.fault_proxy import Fault, FaultProxy
+from support.fault_proxy import Fault, FaultProxy, GuardedProxy
 from support.patience import PATIENCE_S, retry
-from support.registry_proxies import GuardedProxy
 
 from enricher.worker.articles.schemas import SchemaRef
 from enricher.worker.registry.registry_client import RegistryClient, RegistryUnavailable, UnknownToRegistry

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, window_of
 from rules.serving import TICK_S, Scheduler, Start, WorkerPool, check, check_nothing_waits, serve
-from support.examples import examples
+from support.properties import examples
 
 from enricher.worker.records import Batch, Ticket, Window
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from rules.building import raw, window_of
 from rules.serving import TICK_S, Start, WorkerPool, check, serve
-from support.examples import examples
+from support.properties import examples
 
 from enricher.worker.records import Batch, Ticket, Window
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler

@@ -9,7 +9,7 @@ from math import exp, log, log1p
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plain_records import plain_record
+from support.records import plain_record
 
 from enricher.errors import TooManyDeadLetters
 from enricher.worker.records import (

@@ -9,7 +9,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from rules.building import P0, P1, P2, raw
-from support.examples import examples
+from support.properties import examples
 
 from enricher.worker.records import HEADER_BYTES, Partition, RawRecord, Release, Ticket, Tombstone
 from enricher.worker.rules.offsets import OffsetTracker

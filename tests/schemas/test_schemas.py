@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.offenders import assert_none
-from support.plain_records import plain_record
-from support.texts import any_text
+from support.properties import any_text
+from support.records import plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (

@@ -1,4 +1,4 @@
-"""Gate reports about any model and variant, with the figures of one of newswire-minilm."""
+"""Gate reports and int8 recipes that are valid for any model and made at once, without running one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
+from enricher.worker.inference.graph.int8 import Measured, Recipe, TextsUsed
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.workshop.gate.report import GateReport
 from support.models import MINILM_FOLDER
@@ -14,6 +15,21 @@ from support.models import MINILM_FOLDER
 if TYPE_CHECKING:
     from enricher.worker.inference.checkpoint.folder import Checkpoint
     from enricher.worker.inference.graph.variants import Variant
+
+
+def empty_recipe(checkpoint: Checkpoint, **changes: Any) -> Recipe:  # noqa: ANN401  any field
+    """For `checkpoint`, unless `changes` say otherwise."""
+    recipe = Recipe(
+        model_digest=checkpoint.digest,
+        builder_version=BUILDER_VERSION,
+        seed=0,
+        texts=TextsUsed(name="none", digest="0" * 64, number=0, windows=0, tokens=0),
+        inputs=(),
+        kept=(),
+        measured=Measured(windows=0, tokens=0, divergence=0.0, equal_labels=1.0, target=0.998),
+    )
+    return recipe.model_copy(update=changes)
+
 
 SHIPPED = json.loads(report_path(MINILM_FOLDER, OpenVinoBfloat16().name).read_text())
 

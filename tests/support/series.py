@@ -1,22 +1,28 @@
-"""Faults in their short form, one after another on one scene; every record is checked at the end."""
+"""Faults in their shortest effective form, one after another on one scene; every record is checked at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from support.crews import forked
+from support.crews import forked, forked_module
 from support.patience import PATIENCE_S
-from support.short_faults import shorten
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
+from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
+from tools.chaos.faults.commands import CommandKilled
+from tools.chaos.faults.network import LateRequest
+from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
+from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, WorkerPaused
 from tools.chaos.proxy import Proxy
 from tools.chaos.run import catch_up, inject
-from tools.chaos.scene import Scene
+from tools.chaos.scene import TRANSACTION_S, Scene
+from tools.chaos.worker import POLL_INTERVAL_S
 from tools.kafka import Cluster
 
 RATE_PER_S = 12.0
@@ -67,3 +73,27 @@ def assert_exactly_once(scene: Scene) -> None:
     findings = check(scene.names, scene.timeline.seen, scene.topics.past)
     assert findings.inputs > 0
     assert findings.wrong == {}, findings.wrong
+
+
+_SHORT: Mapping[type[Fault], Mapping[str, object]] = {
+    CoordinatorGoneWhileIdle: {"away_s": 4.0},  # until the coordinator has left the metadata
+    LateRequest: {"hang_up": True},  # the request is repeated at once
+    TopicMadeAgain: {"absent_s": 0.0},  # the harder case
+    WorkerPaused: {"lasts_s": TRANSACTION_S + 0.5},
+    RebalanceStorm: {"visits": [(2.0, signal.SIGTERM), (2.0, signal.SIGKILL)]},
+    ModelHangs: {"hang_s": POLL_INTERVAL_S + 1},  # the worker survives
+}
+"""Parameters by kind; the first kind that a fault is decides. All others last two seconds at most."""
+
+
+def shorten(fault: Fault) -> None:
+    """Give a fault that has not been applied its shortest parameters."""
+    fault.lasts_s = min(fault.lasts_s, 2.0)
+    for name, value in next((short for kind, short in _SHORT.items() if isinstance(fault, kind)), {}).items():
+        setattr(fault, name, value)
+    if isinstance(fault, OffsetsDeleted):  # the output topic has most outputs
+        fault.hidden, fault.early, fault.lasts_s = fault.scene.names.output, False, 4.0
+    if isinstance(fault, CommandKilled):
+        fault.launch = forked_module
+        fault.kills = fault.kills[:1]
+        fault.about = f"in {fault.kills[0].name}"

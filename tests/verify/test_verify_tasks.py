@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pytest
 from hypothesis import given
-from support.task_records import record_of_tasks, records_of_tasks
+from support.records import record_of_tasks, records_of_tasks
 
 from enricher.operate.verify.recomputing import Document, alike, same_model
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer

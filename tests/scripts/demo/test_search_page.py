@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.patience import PATIENCE_S
+from support.properties import any_text
 from support.search_server import SearchServer, serving
-from support.texts import any_text
 
 from enricher.indexing.index_documents import name_of
 from tools.demo.search.page import FACETS, Found, Search, excerpt, mark_entities, page

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from support.fault_proxy import ANSWERS, Fault, FaultProxy
+from support.fault_proxy import ANSWERS, Fault, FaultProxy, GuardedProxy
 from support.patience import PATIENCE_S, wait_until
-from support.registry_proxies import GuardedProxy
 from support.schema_registry import Registry, serving, status
 
 SCHEMA = b'{"schema":"\\"string\\""}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from support.mixed.texts import Texts
+from support.mixed.layouts import Texts
 from support.operating import producer_of
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from support.mixed.forms import Document, Headers, Written
-    from support.mixed.layouts import Layout
-    from support.mixed.texts import Text
+    from support.mixed.layouts import Layout, Text
 
 _FLUSH_S = 60.0
 EVENT_SOURCE = "/newsroom"

@@ -1,15 +1,64 @@
-"""Three layouts of an article, as three teams would invent them, each with its schemas and the worker's settings for it."""
+"""Articles before anybody writes them, and three layouts, as three teams would invent them.
+
+Each layout has its schemas and the worker's settings for it.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tools import ARTICLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from support.mixed.texts import Text
+
+_WORDS = (20, 60)
+_DESKS = ("politics", "Sport & Jugend", "local/Köln", "science")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One article. Several inputs have the same text, each in another form, and differ in their ids."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    language: str
+    desk: str
+    published_at: str
+
+
+class Texts:
+    """Short articles, cut from the samples; the n-th depends on n alone."""
+
+    def __init__(self) -> None:
+        samples = [orjson.loads(line) for line in ARTICLES.read_bytes().splitlines()]
+        self._titles = [sample["title"] for sample in samples]
+        self._bodies = [sample["body"].split() for sample in samples]
+
+    def text(self, number: int) -> Text:
+        """Two paragraphs with a title."""
+        chosen = Random(number)
+        sample = chosen.randrange(len(self._bodies))
+        return Text(
+            self._titles[sample],
+            (self._cut(chosen, sample), self._cut(chosen, sample)),
+            "en",
+            chosen.choice(_DESKS),
+            f"2026-11-{1 + number % 28:02d}T10:00:00Z",
+        )
+
+    def _cut(self, chosen: Random, sample: int) -> str:
+        words = self._bodies[sample]
+        start = chosen.randrange(max(1, len(words) - _WORDS[1]))
+        # A character outside the basic plane: offsets are code points, whatever a format counts in.
+        return " ".join([*words[start : start + chosen.randrange(*_WORDS)], "\N{ROCKET}"])
+
 
 SEPARATOR = "\n\n"
 """What the worker joins paragraphs with, by default."""

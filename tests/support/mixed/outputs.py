@@ -14,8 +14,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
+from support.mixed.forms import compiled
 from support.mixed.inputs import Place
-from support.mixed.protobuf import compiled
 from tools import ROOT
 from tools.reading import STAGE, Reader, headers_of, source_of
 

@@ -1,8 +1,8 @@
-"""Records of workers with tasks: classes, vectors and reports that fit together."""
+"""Enriched records that tests write and read: of one model, and of several tasks that fit together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,15 +21,36 @@ from enricher.worker.records import (
     TaskCard,
     TaskKind,
     TaskReport,
+    Tombstone,
 )
-from support.texts import any_text
+from support.properties import any_text
+from tools.worker_parts import only_task
 
 VectorFormat = Literal["list", "float16"]
+MODEL = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 
-NER = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+
+def article_in(found: Article | Tombstone) -> Article:
+    """What a reader returned, which is an article."""
+    assert isinstance(found, Article)
+    return found
+
+
+def plain_record(
+    article: Article,
+    entities: Sequence[Entity],
+    coverage: Coverage,
+    *,
+    model: ModelCard = MODEL,
+    labels: Mapping[tuple[str, str], int] | None = None,
+) -> EnrichedRecord:
+    """The record in which this model found these entities."""
+    return EnrichedRecord(article, entities, coverage, [TaskReport(only_task(model), coverage)], labels=labels or {})
+
+
 OTHER = ModelCard("news-topics", "sha256:77c02e", "fp32")
 SEEN = Coverage(tokens=5, windows=1, truncated=False)
-NAMES = TaskCard("names", "ner", NER)
+NAMES = TaskCard("names", "ner", MODEL)
 TOPIC = TaskCard("topic", "classification", OTHER, "mean")
 SIMILAR = TaskCard("similar", "embedding", OTHER, "mean")
 HALVES = TaskCard("halves", "embedding", OTHER, "first_window", "float16")
