@@ -310,4 +310,4 @@ class TokenBucket:
 
     def take(self) -> None:
         """Count one article as sent."""
-        self._limit.taken(1, self._clock())
+        self._limit.count(1, self._clock())

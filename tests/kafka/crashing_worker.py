@@ -111,8 +111,8 @@ def _dying_pool(point: CrashPoint) -> type[WorkerPool[Any, Any]]:
             if self.name == "engine":
                 point.reached("submitted")
 
-        def completed(self) -> list[Result]:
-            results = super().completed()
+        def take_results(self) -> list[Result]:
+            results = super().take_results()
             if results:
                 point.reached("completed" if self.name == "engine" else "tokenized")
             return results

@@ -122,7 +122,7 @@ class FakePool(Generic[Item, Result]):
         ticks = self._random.randint(1, self.longest_ticks) * self.slowness(item)
         self._clock.after(ticks * TICK_S, lambda: self.finish(item))
 
-    def completed(self) -> list[Result]:
+    def take_results(self) -> list[Result]:
         """The results that are in."""
         results, self._results = self._results, []
         self.busy -= len(results)

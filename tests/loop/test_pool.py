@@ -15,7 +15,7 @@ def _gather(pool: WorkerPool[int, int], wakeup: threading.Semaphore, count: int)
     results: list[int] = []
     for _ in range(count):
         assert wakeup.acquire(timeout=PATIENCE_S)
-        results += pool.completed()
+        results += pool.take_results()
     return results
 
 
@@ -52,7 +52,7 @@ def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> 
     assert wakeup.acquire(timeout=PATIENCE_S)
     assert wakeup.acquire(timeout=PATIENCE_S)
     assert (pool.capacity, pool.busy) == (1, 2)
-    assert sorted(pool.completed()) == [1, 2]
+    assert sorted(pool.take_results()) == [1, 2]
     assert (pool.capacity, pool.busy) == (3, 0)
     pool.close()
 
@@ -84,13 +84,13 @@ def test_each_thread_begins_once_before_its_first_item() -> None:
     for item in range(12):
         pool.submit(item)
     assert all(wakeup.acquire(timeout=PATIENCE_S) for _ in range(12))
-    assert [None] * 12 == pool.completed()
+    assert [None] * 12 == pool.take_results()
     pool.close()
     assert len(begun) == len(set(begun)) == 3
     assert set(ran) <= set(begun)
 
 
-def test_what_run_raises_is_raised_again_by_completed() -> None:
+def test_what_run_raises_is_raised_again_by_take_results() -> None:
     """An error of the thread reaches the owner's thread, sets the wakeup, and leaves the thread working."""
     wakeup = threading.Semaphore(0)
     pool: WorkerPool[int, int] = WorkerPool(
@@ -99,10 +99,10 @@ def test_what_run_raises_is_raised_again_by_completed() -> None:
     pool.submit(0)
     assert wakeup.acquire(timeout=PATIENCE_S)
     with pytest.raises(ZeroDivisionError):
-        pool.completed()
+        pool.take_results()
     pool.submit(5)
     assert wakeup.acquire(timeout=PATIENCE_S)
-    assert pool.completed() == [2]
+    assert pool.take_results() == [2]
     pool.close()
 
 

@@ -13,7 +13,7 @@ from enricher.worker.rules.read_limits import BACKLOG_S, LONGEST_S, SHORTEST_S, 
 def test_without_a_limit_the_room_decides() -> None:
     """It is the default, and costs nothing."""
     limit = RateLimit(0.0, 5.0)
-    limit.taken(1000, 5.0)
+    limit.count(1000, 5.0)
     assert (1000, None) == (limit.allows(1000, 5.0), limit.wait_s(5.0))
 
 
@@ -33,7 +33,7 @@ def test_a_rate_below_one_per_second_still_lets_articles_through() -> None:
         assert wait_s is not None
         now_s += wait_s
         assert 1 == limit.allows(100, now_s)
-        limit.taken(1, now_s)
+        limit.count(1, now_s)
         read_s.append(round(now_s))
     assert [0, 10, 20, 30] == read_s
 
@@ -45,7 +45,7 @@ def test_no_more_than_the_rate_and_a_second_s_burst_is_read(per_s: float, polls:
     for pause_s, room in polls:
         now_s += pause_s
         count = limit.allows(room, now_s)
-        limit.taken(count, now_s)
+        limit.count(count, now_s)
         read += count
         assert read <= now_s * per_s + max(1.0, per_s) + 1e-6
 

@@ -23,16 +23,16 @@ from enricher.worker.rules.windowing import WindowCutter
 log = logging.getLogger(__name__)
 
 _AVERAGED_ARTICLES = 32
-"""`capacity` is estimated from about so many recent articles."""
+"""About how many recent articles the estimate of `capacity` is an average of."""
 _LONG_BATCHES = 8
-"""How many batches' worth of windows of one long article the scheduler holds: enough to keep the device busy alone."""
+"""The windows of one long article that the scheduler holds, in full batches: enough to keep the device busy alone."""
 _DECODED_BYTES = 1_000_000
 """One turn of the loop decodes values up to the first that exceeds this sum: hostile JSON takes 0.15 s per megabyte."""
 _DECODING_S = 0.25
-"""One turn of the loop begins to decode records for so long, whatever a stranger's schema makes of a few bytes."""
+"""How long one turn of the loop begins to decode records, whatever a stranger's schema makes of a few bytes."""
 
 _MOST_TAGS = 100
-"""So many languages are logged, each once. Articles could have a new one each."""
+"""The most languages that are logged, each once: every article could have another one."""
 _NO_TASK = "no task is for articles in the language %s, so their records are empty. %s"
 _UNMEASURED = "there are articles in the language %s, in which nobody measured the model that answers them. %s"
 
@@ -58,7 +58,7 @@ class Intake:
     clock: Callable[[], float]
     schemas: Schemas | None = None
     _logged_tags: set[str | None] = field(default_factory=set)
-    """Languages without a task, or that a model was not measured in; None stands for all that must not be logged."""
+    """Languages without a task, or that a model was not measured in; None stands for all texts that must not be logged."""
     _waiting: Waiting = field(init=False)
     _long: LongArticles = field(default_factory=LongArticles)
     _tokenizer_moved_s: float = 0.0
@@ -75,13 +75,13 @@ class Intake:
 
     @property
     def capacity(self) -> int:
-        """How many more records can be taken, assuming that they are as long as recent ones."""
+        """How many more records can be taken, if they are as long as recent records."""
         free_chars = self.tokenizer.capacity * self.chars_per_call - self._waiting.chars - self._undecoded_bytes
         return max(0, ceil(free_chars / self._usual_chars))
 
     @property
     def busy(self) -> bool:
-        """True while tickets are here or with the tokenizer. Those that wait for a schema need no work, maybe for hours."""
+        """True while tickets are here or with the tokenizer, except for those that wait for a schema: they need no work."""
         return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
 
     @property
@@ -116,7 +116,7 @@ class Intake:
                 self._undecoded_bytes += value_bytes(ticket)
 
     def resume_answered(self) -> list[Ticket]:
-        """Queue tickets again whose schemas are answered, before newer ones; returns them."""
+        """Queue the tickets whose schemas are answered, before newer tickets; returns them."""
         if not self.schemas or not (answered := self.schemas.take_answered()):
             return []
         again = self._pending.take(answered)
@@ -137,7 +137,7 @@ class Intake:
         while self._waiting and self.tokenizer.capacity:
             self.tokenizer.submit(self._waiting.next_call())
             moved = True
-        for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
+        for ticket, tokens in (pair for chunk in self.tokenizer.take_results() for pair in chunk):
             moved = True
             self._tokenizer_moved_s = now_s
             if ticket.live:
@@ -180,7 +180,7 @@ class Intake:
     def _decode_some(self, deadline_s: float, may_decode: MayDecode) -> bool:
         """Decode in the order of arrival, within `_DECODED_BYTES` and until the deadline; True if anything was.
 
-        A small value may be unpacked to a long article. While many of those wait, no more are decoded, to bound the memory.
+        A small value may be unpacked to a long article. While many long articles wait, no more are decoded, to bound memory.
         """
         decoded_bytes, unpacked_before = 0, self._unpacked_bytes
         while (

@@ -78,7 +78,7 @@ class Worker:
     limits: LoopLimits
     _stopping: StopEvent = field(default_factory=StopEvent, init=False)
     _can_publish: bool = field(default=True, init=False)
-    """False while a failed transaction is not recovered from: then the source's positions mean nothing."""
+    """False from a failed transaction until its recovery: meanwhile the source's positions mean nothing."""
 
     def run(self, connected: Callable[[], object] = lambda: None) -> None:
         """Connect, call `connected`, work until `stop` or the end of the source, then drain and close everything."""
@@ -100,7 +100,7 @@ class Worker:
             self._close()
 
     def step(self) -> None:
-        """One turn. Every `TransactionTrouble` ends in the same recovery."""
+        """Run one turn. Every `TransactionTrouble` ends in the same recovery."""
         self.wakeup.clear()
         self.snapshots.turned_s = self.clock()
         self.sink.serve()
@@ -164,7 +164,7 @@ class Worker:
         return moved
 
     def _collect(self) -> bool:
-        results = self.engine.completed()
+        results = self.engine.take_results()
         for result in results:
             self.tracing.end_batch(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result))
@@ -197,7 +197,7 @@ class Worker:
         return self._publish_now()
 
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
-        """One transaction, if there is anything to commit. `leaving`: partitions that are being given up in order.
+        """Publish in one transaction what there is to commit. `leaving`: partitions that are being given up in order.
 
         Raises TooManyDeadLetters once what is within the limits is committed. No record is to blame for that end.
         """
@@ -309,7 +309,7 @@ class Worker:
         self.counters.forgotten += self.tracker.forget()
 
     def _take_back_attempts(self) -> None:
-        """Let the end of this process count for no record: none is the cause."""
+        """Take back the attempts that this process counted, because no record is the cause of its end."""
         if not self.pacing.attempts.counted_here:
             return
         self.tracker.forget()
@@ -320,7 +320,7 @@ class Worker:
             log.warning("the end of this process counts as an attempt at its next records: %s", error)
 
     def _close(self) -> None:
-        """Close everything, even if closing one of them raises."""
+        """Close all parts, even if closing one of them raises."""
         self._stopping.set()  # leaving the group revokes all partitions: nothing may be published then
         with self.guard("closing", self.limits.stall_timeout_s), ExitStack() as closing:
             for close in (self.source.close, self.sink.close, self.intake.close, self.engine.close):

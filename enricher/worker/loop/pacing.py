@@ -1,7 +1,7 @@
 """How many records the loop may read, when it may publish, how long it may wait, and whether work still makes progress.
 
-Reads the queues of other parts; it changes nothing but pausing and resuming the source, and the size of batches after one
-did not fit into the device's memory.
+It reads the queues of other parts. It changes only whether the source is paused, and the size of batches after a batch did
+not fit into the device's memory.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Pacing:
     engine_waits_s: float = field(default=0.0, init=False)
     """Seconds since the engine last returned a batch, while it has work; as of the last turn. Safe in any thread."""
     tokenizer_waits_s: float = field(default=0.0, init=False)
-    """The same for the tokenizer."""
+    """Seconds since the tokenizer last returned a result, while it has work; as of the last turn. Safe in any thread."""
     _waited_s: float = field(default=0.0, init=False)
     _paused: bool = field(default=False, init=False)
     _full_since_s: float | None = field(default=None, init=False)
@@ -104,29 +104,29 @@ class Pacing:
             return 0
         room = limits.max_in_flight - tracker.in_flight
         if self.intake.schemas:
-            # What comes may have to wait, so one poll must not take all that other partitions need.
+            # A record that comes may have to wait, so one poll must not take all the capacity that other partitions need.
             room = ceil(room / 2)
         return self.rate.allows(max(0, min(room, self.intake.capacity)), self.clock())
 
     def note_read(self, count: int, now_s: float) -> None:
         """Note that records were read, for the limit of their rate."""
-        self.rate.taken(count, now_s)
+        self.rate.count(count, now_s)
 
     def update_held(self) -> Collection[Partition]:
-        """Choose the partitions to hold: those with an article that waits for its schema."""
+        """Choose the partitions to hold, which have an article that waits for its schema."""
         return frozenset(self.intake.waiting_tickets())
 
     def may_decode(self, ticket: Ticket) -> bool:
         """Whether a record may be decoded now.
 
-        While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition
-        may: a small record can be a large article, and nothing is released before the oldest one is finished.
+        While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition may
+        be: a small record can be a large article, and nothing is released before the oldest record is finished.
         """
         return self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes or self.tracker.is_next(ticket)
 
     @property
     def backlogged(self) -> bool:
-        """True while there is more work than the device has: nothing more may be read, or a full batch waits."""
+        """True while more work waits than the device takes: nothing more may be read, or a full batch waits."""
         return not self.intake.capacity or self.scheduler.queued_tokens >= self.scheduler.max_batch_tokens
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
@@ -172,8 +172,8 @@ class Pacing:
     def may_publish(self) -> bool:
         """Whether to publish in this turn.
 
-        If a transaction is due, if something waits for a commit (a suspect partition, a start), or if an article is finished
-        and transactions may take the time.
+        It may if a transaction is due, if something waits for a commit (a suspect partition, a start), or if an article is
+        finished and transactions may take the time.
         """
         now_s, cadence = self.clock(), self.cadence
         if now_s >= cadence.latest_s or self.attempts.suspects or self.source.waits_for_commit:
@@ -187,7 +187,7 @@ class Pacing:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wrap what the loop does because it has nothing to do, so that it does not count as load."""
+        """Wrap a wait of the loop, so that it does not count as load."""
         began_s = self.clock()
         try:
             yield
@@ -252,10 +252,10 @@ class Budget:
         self._scheduler = scheduler
 
     def note(self, done: BatchResult) -> bool:
-        """Lower the budget to what fitted, but by half at most; returns whether the batch was run in parts.
+        """Lower the budget to the part that fitted, but by half at most; returns whether the batch was run in parts.
 
-        A neighbour that took the memory for a moment must not leave tiny batches until a restart; what is still too large
-        comes back and is halved again.
+        Another process that took the memory for a moment must not leave tiny batches until a restart; a batch that is still
+        too large comes back and is halved again.
         """
         fits_tokens = done.fits_tokens
         # A single window has no smaller part, and no budget makes such a batch fit.

@@ -45,7 +45,7 @@ class WorkerPool(Generic[Item, Result]):
         self._begin = begin
         self._limit = threads + waiting
         self.busy = 0
-        """Items submitted whose results `completed` has not returned yet."""
+        """The number of submitted items whose results `take_results` has not returned yet."""
         self.threads = threads
         self.backlogged = False
         """Set by the owner while it has more work than fits here: a thread without an item is starved then."""
@@ -84,7 +84,7 @@ class WorkerPool(Generic[Item, Result]):
         self.busy += 1
         self._items.put((item,))
 
-    def completed(self) -> list[Result]:
+    def take_results(self) -> list[Result]:
         """Return the results so far, in any order. Re-raises what `run` raised: a bug or a FatalError."""
         results: list[Result] = []
         while True:
@@ -121,7 +121,7 @@ class WorkerPool(Generic[Item, Result]):
             self._wake()
 
     def _next(self, thread: int) -> tuple[Item] | None:
-        """The next item, None to end. A wait counts as starved if the owner was backlogged when it began."""
+        """The next item; None to end. A wait counts as starved if the owner was backlogged when it began."""
         began_s, starved = time.monotonic(), self.backlogged
         item = self._items.get()
         if starved:

@@ -40,10 +40,10 @@ class RateLimit:
         """How many of `room` articles may pass now."""
         return min(room, int(self._left_at(now_s) + _ROUNDING)) if self._per_s else room
 
-    def taken(self, count: int, now_s: float) -> None:
-        """Note that articles passed."""
+    def count(self, articles: int, now_s: float) -> None:
+        """Count articles that pass now."""
         if self._per_s:
-            self._left, self._noted_s = self._left_at(now_s) - count, now_s
+            self._left, self._noted_s = self._left_at(now_s) - articles, now_s
 
     def wait_s(self, now_s: float) -> float | None:
         """Seconds until the next article may pass; None if there is no limit."""

@@ -107,7 +107,7 @@ def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
             wakeup.clear()
             while pool.capacity and (batch := next(todo, None)):
                 pool.submit(batch)
-            done += len(pool.completed()) or (wakeup.wait(1.0), 0)[1]
+            done += len(pool.take_results()) or (wakeup.wait(1.0), 0)[1]
         seconds = time.monotonic() - began_s
         load = meter.read()
         pool.close()
