@@ -96,7 +96,7 @@ class Record:
     offset: int
     value: bytes
     reason: None = None
-    """A refusal has a reason: `if answer.reason is None` distinguishes the two, for type checkers too."""
+    """A record has no reason, a refusal has one: `if answer.reason is None` distinguishes them, for type checkers too."""
 
     def __repr__(self) -> str:
         shown = [f"{entity.label} {entity.text!r}" for entity in self.entities[:_ENTITIES_SHOWN]]

@@ -1,4 +1,4 @@
-"""The name and version under which this package is installed. On the index, the name `enricher` belongs to others."""
+"""The name and version under which this package is installed. On PyPI, the name `enricher` belongs to another project."""
 
 from importlib.metadata import version
 

@@ -40,7 +40,7 @@ class EnricherError(Exception):
 
 
 class InvalidArticle(EnricherError):
-    """The input can never be enriched. The message names the rule that it breaks and never contains its text."""
+    """The input can never be enriched. The message names the rule that the input breaks, and never contains its text."""
 
     def __init__(self, message: str, *, stage: Literal["decode", "tokenize", "publish"] = "decode") -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class RefusedOutput(TransactionTrouble):
 
 
 class RefusedBatch(TransactionTrouble):
-    """The broker refused a batch of several records for its size, which says nothing about any one of them."""
+    """The broker refused a batch of several records for its size, which says nothing about any single record."""
 
 
 class RefusedSubstitutes(TransactionTrouble):
@@ -125,7 +125,7 @@ class BrokerError(FatalError):
 
 
 class NoAnswer(BrokerError):
-    """A command got no answer, or one that may change: a broker is away or electing. A worker would recover from it."""
+    """A command got no answer, or one that may change: a broker is away or elects a leader. A worker would recover."""
 
 
 class Fenced(FatalError):

@@ -1,4 +1,4 @@
-"""The Python interface: `Enricher`, the worker as an object of a program. `enricher` itself exports it.
+"""The Python interface: `Enricher` is the worker as an object of a program. The package `enricher` exports it.
 
 It runs the same pipeline as `enricher run` and `enricher enrich`, and decides nothing about articles, models or batches.
 """

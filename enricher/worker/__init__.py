@@ -1,1 +1,1 @@
-"""The path of an article, from poll to commit: all that runs at night. Imports nothing of the wings."""
+"""The path of an article, from poll to commit: everything that runs at night. Imports nothing of the wings."""

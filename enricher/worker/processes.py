@@ -1,7 +1,7 @@
 """Several worker processes under one parent, which starts them and ends with the first that ends.
 
-A restart is the platform's matter, and restarts all: the parent asks the others to drain, so that what they have done is
-committed and the rule that finds a record which kills (`rules/attempts.py`) counts only the process that died.
+The platform restarts the parent and so all workers. Before the parent ends, it asks the other children to drain, so that
+their work is committed and the rule that finds a record which kills (`rules/attempts.py`) counts only the process that died.
 
 A child's standard input is a pipe from its parent, and its end asks the child to drain and end. The parent closes the pipe;
 if the parent is killed, the system does. This works on every platform and at any time of a child's life.
@@ -37,7 +37,7 @@ class Processes:
     """Runs each of `commands` as a child process, by its number, until one of them ends.
 
     `grace_s`: how long children may drain before they are killed. `until_done`: a child that ends with code 0 has nothing
-    left to do, and the others go on.
+    left to do, and the other children go on.
     """
 
     def __init__(self, commands: Sequence[Sequence[str]], *, grace_s: float, until_done: bool) -> None:

@@ -1,1 +1,1 @@
-"""The commands of the worker itself, and what all commands share: `console`, `running`, `topic_options`."""
+"""The commands of the worker itself, and the modules that all commands share: `console`, `running`, `topic_options`."""

@@ -86,7 +86,7 @@ class Ticker:
         self.tick(lambda: f"{doing}: {done:,} of {total:,}")
 
     def show_step_and_time(self, doing: str, done: int, total: int) -> None:
-        """The same, with the seconds since the ticker was made."""
+        """Show a step as `show_step` does, with the seconds since the ticker was made."""
         self.tick(lambda: f"{doing}: {done:,} of {total:,} ({self._clock() - self._began_s:.0f} s)")
 
     def __enter__(self) -> Self:

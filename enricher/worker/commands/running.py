@@ -29,7 +29,7 @@ class Signals:
     def __init__(self, early_code: Callable[[int], int]) -> None:
         self._early_code = early_code
         self.stop: Callable[[], None] | None = None
-        """Requests the end of what runs; None while the process is starting. It must not block the handler."""
+        """Asks the running work to end; None while the process is starting. It must not block the handler."""
         self.received: int | None = None
         """The number of the latest signal; None before the first."""
 

@@ -1,4 +1,4 @@
-"""Options about an input topic: which of several, and the two ends of a range of it, as they are written and as offsets."""
+"""Options about an input topic: its name, and the two ends of a range, as people write them and as offsets."""
 
 from __future__ import annotations
 

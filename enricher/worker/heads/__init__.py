@@ -1,7 +1,7 @@
-"""Heads: they make findings of a model's output for one article. A worker has one encoder, and a head for each task.
+"""Heads turn a model's output into findings about an article. A worker has one encoder, and a head for each task.
 
-One file per kind has everything that a worker, its records and the commands need to know of the kind; head.py declares it. A
-kind is added by its file and by its line in `KINDS`.
+Each kind has a file with everything that a worker, its records and the commands need to know of it; head.py declares what
+that is. A kind is added by its file and by its line in `KINDS`.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def kinds_in_records(tasks: Collection[str]) -> Iterator[type[Head]]:
 
 
 def principal(tasks: Sequence[TaskReport]) -> TaskReport:
-    """The task whose model and coverage a record names: the first that ran, leading kinds before others.
+    """The task whose model and coverage a record names: the first that ran, leading kinds before other kinds.
 
-    If none ran, the first.
+    If no task ran, it is the first one.
     """
     if len(tasks) == 1:
         return tasks[0]

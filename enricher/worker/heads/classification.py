@@ -42,7 +42,7 @@ class ClassHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """Sequence classification, by the architecture."""
+        """Whether the architecture is sequence classification."""
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
@@ -72,7 +72,7 @@ class ClassHead(Head):
 
     @classmethod
     def settings_of(cls, spec: HeadSpec) -> frozenset[str]:
-        """A threshold has an effect only where several may hold."""
+        """The threshold, which has an effect only where several classes may hold."""
         return frozenset(cls.settings if spec.multi_label else {"pooling"})
 
     @classmethod
@@ -84,7 +84,7 @@ class ClassHead(Head):
         return cls(task, spec.labels, spec.multi_label, threshold, languages=languages)
 
     def least_score(self, label: str) -> float:
-        """The threshold, where several labels may hold."""
+        """The threshold where several labels may hold, else 0."""
         return threshold_of(self.threshold, label, _DEFAULT_THRESHOLD) if self.multi_label else 0.0
 
     def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[Classification]:

@@ -1,11 +1,11 @@
 """Label ids -> entity spans in characters.
 
-Words are those of the text (rules/words.py), which also says which token decides a word's label; labels.py
-says which labels open and close an entity. A word continues the entity of its own type on the word just before, unless one
-of the two labels or a border (rules/borders.py) forbids it. No entity begins or ends with punctuation that is a word of its
-own; each has a letter or digit. Tokens without a label are skipped as whole arrays: words and characters are looked up only
-for labelled tokens. This is done once per article, because doing it once per run, of 4 windows of news, costs more than
-joining the parts (measured).
+Words are those of the text (rules/words.py), which also says which token decides a word's label; labels.py says which labels
+open and close an entity. A word continues the entity of its own type on the word just before, unless one of the two labels
+or a border (rules/borders.py) forbids it. No entity begins or ends with punctuation that is a word by itself; each has a
+letter or digit. Tokens without a label are skipped as whole arrays: words and characters are looked up only for labelled
+tokens. This is done once per article, because doing it once per run, of 4 windows of news, costs more than joining the parts
+(measured).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _by_start = itemgetter(0)
 
 
 def _runs(text: str, spans: TokenSpans, marked: Marked, scheme: LabelScheme) -> Iterator[Run]:
-    """Apply the rule. A run's score is the mean of its words' scores, without the punctuation at its ends."""
+    """The words of each entity. A run's score is the mean of its words' scores, without the punctuation at its ends."""
     tokens, labels, scores = marked
     start = end = last = count = skipped = 0
     kind, total, pending, closed = "", 0.0, 0.0, False

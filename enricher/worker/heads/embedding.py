@@ -23,7 +23,7 @@ from enricher.worker.heads.languages import Languages
 from enricher.worker.records import Embedding, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket, hot_record
 
 MODULES_FILE, POOLING_FILE = "modules.json", "1_Pooling/config.json"
-"""A folder with one of them was saved by sentence-transformers. The first names the modules, the second is the pooling."""
+"""The files by which a folder of sentence-transformers is known: the list of its modules, and the pooling."""
 _TRANSFORMER_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
 _MODES: Mapping[str, Reads] = {"cls": "first", "mean": "mean"}
@@ -52,7 +52,7 @@ class EmbeddingHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """A folder of sentence-transformers, unless the checkpoint has a classification head after all."""
+        """Whether the folder was saved by sentence-transformers, and has no classification head after all."""
         return "Classification" not in files.architecture and (files.has(MODULES_FILE) or files.has(POOLING_FILE))
 
     @classmethod
@@ -114,7 +114,7 @@ class EmbeddingHead(Head):
 
     @classmethod
     def compact(cls, findings: Findings) -> Findings:
-        """The vectors as text. Those that cannot be written stay as they are, so that `as_json` says why."""
+        """The vectors as text. A vector that cannot be written stays as it is, so that `as_json` says why."""
         if findings:
             with suppress(InvalidArticle):
                 return write_embeddings(findings)
@@ -146,7 +146,7 @@ class EmbeddingHead(Head):
 
     @classmethod
     def large_share(cls, findings: Findings, *, as_text: bool) -> str | None:
-        """Vectors are often most of a record."""
+        """The bytes of the vectors, which are often most of a record."""
         if not findings:
             return None
         if as_text:

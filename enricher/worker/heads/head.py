@@ -1,10 +1,10 @@
-"""`Head`, of which each kind of head is a subclass in its own file.
+"""The base class `Head`; each kind of head is a subclass in its own file.
 
 The worker calls its methods and does not switch over kinds, except for entities, which every record has. Outside the worker,
 `verify`, the index template, the gate's yardsticks and `workshop/evaluate.py` have an entry per kind.
 
 An instance is the head of one task: it turns the answers for an article's windows into findings for the article's record.
-The class knows how such findings are kept, written, read again and shown, what a checkpoint of the kind looks like, and
+The class knows how these findings are kept, written, read again and shown, how a checkpoint of the kind is recognised, and
 which settings a task of the kind takes.
 """
 
@@ -39,21 +39,21 @@ class Head(ABC):
     """The languages that its model was measured in; None if nobody says."""
 
     kind: ClassVar[TaskKind]
-    """Its name, in settings and records."""
+    """The name of the kind, in settings and records."""
     listed_in: ClassVar[str]
-    """The field of a record that lists what such heads find, of all tasks together."""
+    """The field of a record that lists the findings of all tasks of the kind."""
     layers: ClassVar[Layers]
-    """The layers that the graph adds for it behind the encoder."""
+    """The layers that the graph adds for the head behind the encoder."""
     settings: ClassVar[Mapping[str, str]] = {}
-    """Settings of a task that not every kind has, by name, each with a description of the models that it is for."""
+    """Settings that only tasks of this kind have, by name, each with a description of the models that it is for."""
     every_record: ClassVar[bool] = False
     """True if each record of a worker with tasks has the list, even if no task is of this kind."""
     leads: ClassVar[bool] = False
-    """True if the model that a record names is that of such a task, if one ran."""
+    """True if a record names the model of such a task, if one ran."""
     labelled: ClassVar[bool] = False
     """True if findings have a `label`, whose frequency telemetry counts."""
     serves_alone: ClassVar[bool] = False
-    """True if a worker can serve such a model without tasks in its settings."""
+    """True if a worker without tasks in its settings can serve such a model."""
     compares: ClassVar[bool] = True
     """True if the quality gate compares reduced precisions with fp32. If not, only fp32 serves."""
     calibrates: ClassVar[bool] = False
@@ -83,13 +83,16 @@ class Head(ABC):
     @classmethod
     @abstractmethod
     def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The findings of such a model in a few words, for `model inspect`. `facts`: its labels, and those of `facts`."""
+        """The findings of such a model in a few words, for `model inspect`.
+
+        `facts`: its labels, and the result of the method `facts`.
+        """
 
     # ---- tasks
 
     @classmethod
     def settings_of(cls, spec: HeadSpec) -> frozenset[str]:
-        """Which of `settings` have an effect on a task with this model."""
+        """The names in `settings` that have an effect on a task with this model."""
         del spec
         return frozenset(cls.settings)
 
@@ -106,7 +109,7 @@ class Head(ABC):
         """The head of a task. `several`: more than one task of the worker is of this kind."""
 
     def for_records(self, *, skip_addresses: bool) -> Head:
-        """This head, as the settings for the contents of records want it."""
+        """This head with the settings for the contents of records."""
         del skip_addresses
         return self
 
@@ -119,7 +122,7 @@ class Head(ABC):
 
     @abstractmethod
     def find(self, ticket: Ticket, answers: list[Any]) -> Findings:
-        """The findings for the record of an article. `answers`: those of the model for the tokens that each window owns."""
+        """The findings for the record of an article. `answers`: the model's, for the tokens that each window owns."""
 
     @classmethod
     def held_bytes(cls, findings: Findings) -> int:
@@ -151,12 +154,12 @@ class Head(ABC):
 
     @classmethod
     def value_as_json(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The JSON form of one of these values, whose nulls are left out."""
+        """The JSON form of a value of `as_values`, whose nulls are left out."""
         return value
 
     @classmethod
     def large_share(cls, findings: Findings, *, as_text: bool) -> str | None:
-        """How many bytes of a record are findings, and how to make them fewer; None if they are never many."""
+        """A clause on how many bytes of a record are findings, and how to make them fewer; None if they are few."""
         del findings, as_text
         return None
 
@@ -177,7 +180,7 @@ def is_unmeasured(head: Head, article: Article) -> bool:
 
 
 def article_row(answers: Sequence[OwnedRow], task: TaskCard) -> Float32Array | None:
-    """The article's row, from those of its windows; None if it has no tokens."""
+    """The article's row, made of its windows' rows; None if it has no tokens."""
     assert task.pooling is not None
     return pool(answers, task.pooling) if answers else None
 
@@ -205,10 +208,10 @@ def threshold_of(threshold: Threshold, label: str, default: float) -> float:
 
 
 Reads = Literal["tokens", "first", "mean"]
-"""The part of the last hidden states that a head reads: those of every token, of a window's first token (special tokens
-included), or their mean over the tokens that the window owns."""
+"""The part of the last hidden states that a head reads: the states of every token, the state of a window's first token
+(special tokens included), or the mean over the tokens that the window owns."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
-"""The reads of a graph with nothing but NER."""
+"""The reads of a graph that has only NER heads."""
 Layers = Literal["labels", "classifier", "none"]
 """The layers that the graph adds to these states: a label and its score for each token; the two layers of a
 `ForSequenceClassification` head; none."""
@@ -216,7 +219,10 @@ Layers = Literal["labels", "classifier", "none"]
 
 @dataclass(frozen=True, slots=True)
 class HeadSpec:
-    """One head. `labels` are names by id: position and kind for `ner`, as in config.json for `classification`, else none."""
+    """The description of a head.
+
+    `labels` are names by id: position and kind for `ner`, as in config.json for `classification`, else none.
+    """
 
     kind: TaskKind
     labels: tuple[str, ...]
@@ -237,7 +243,7 @@ class HeadFiles:
     """The folder, which messages name."""
     architecture: str
     config: Mapping[str, Any]
-    """The values of config.json; those of the encoder were checked before a head is described."""
+    """The values of config.json; the values of the encoder were checked before."""
     has: Callable[[str], bool]
     """Whether a file exists."""
     read: Callable[[str], bytes]

@@ -1,16 +1,16 @@
-"""The reading of labels: names in config.json -> which words in a row make one entity, for every scheme.
+"""Reads label names in config.json, for every scheme: which words in a row make one entity.
 
 Models on the hub write label names in many ways: `O`, or a position before or behind a kind (`B-PER`). Names that cannot be
 understood are refused, because nobody would notice if they were misunderstood.
 
 A label has a kind and a position in its entity (`B-PER`); a plain kind (`PER`) is read as `I-`. Word by word:
 
-- A label continues the entity of the word just before if both are of one kind, it does not open an entity, and the label
-  before did not close one. Else it begins an entity, whatever its position: no labelled word is lost.
+- A label continues the entity of the word just before if both are of one kind, the label does not open an entity, and the
+  label before did not close its entity. Else it begins an entity, whatever its position: no labelled word is lost.
 - An entity ends with the last word that continues it, whether or not that word closes it.
 
 So each labelled word is in exactly one entity, also where a model contradicts its scheme (an `I` or `E` without a `B`, a `B`
-that nothing closes); and labels that keep to their scheme give the entities that they were made from.
+that nothing closes); and labels that follow their scheme give the entities from which they were made.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ POSITIONS: Mapping[str, Position] = {
     "S": Position(opens=True, closes=True),
     "U": Position(opens=True, closes=True),
 }
-"""Begin, inside, middle, end, last, single, unit. IO and plain kinds have only `I`, so neighbours of a kind are one entity;
-in IOB1 a `B` separates such neighbours, and in IOB2 each entity begins with one: all three are read by the same rows."""
+"""The positions: begin, inside, middle, end, last, single, unit. IO and plain kinds have only `I`, so neighbours of a
+kind are one entity; in IOB1 a `B` separates such neighbours, and in IOB2 each entity begins with one: the same rows read
+all three."""
 SCHEMES = ({"B", "I", "E", "S"}, {"B", "I", "L", "U"}, {"B", "M", "E", "S"})
-"""The positions of BIOES, BILOU and BMES: one that only such a scheme has stands for the others of the scheme."""
+"""The positions of BIOES, BILOU and BMES: a position that only one scheme has is proof of the scheme's other positions."""
 _INSIDE = POSITIONS["I"]
 
 
@@ -188,7 +189,7 @@ def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[st
 
 
 def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
-    """If ends are marked too, the labels of kinds without a begin. IOE, which separates neighbours by `E`, is not read."""
+    """The labels of kinds that have an end and no begin. IOE, which separates neighbours by `E`, is not read."""
     if {tag.letter for tag in tags.values()} <= {"B", "I"}:
         return []
     opened = {tag.kind for tag in tags.values() if POSITIONS[tag.letter].opens}

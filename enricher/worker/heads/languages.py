@@ -1,4 +1,4 @@
-"""Languages of articles: as whoever wrote the tag, a person or a detector, spelled it.
+"""Languages of articles, by tags that people and detectors spell in many ways.
 
 `en`, `EN`, `en-US`, `en_GB`, `eng`, `eng_Latn` and `__label__en` are all English. Names such as `English` are not known.
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 _FASTTEXT = "__label__"
 """The prefix of each language in fastText's format of labels."""
 _TAG = re.compile("[A-Za-z][A-Za-z0-9_-]{0,34}", re.ASCII)
-"""A text short and plain enough to be a tag. BCP 47 (RFC 5646, 4.4.1) asks programs for room for 35 characters."""
+"""A text that is short and plain enough to be a tag. BCP 47 (RFC 5646, 4.4.1) asks programs for room for 35 characters."""
 _CLDR_ALIASES = """
 aar:aa abk:ab adp:dz afr:af aka:ak alb:sq als:sq amh:am ara:ar arb:ar arg:an arm:hy asm:as ava:av ave:ae aym:ay ayr:ay
 aze:az azj:az bak:ba bam:bm baq:eu bel:be ben:bn bh:bho bih:bho bis:bi bod:bo bos:bs bre:br bul:bg bur:my cat:ca
@@ -42,7 +42,7 @@ _SHORTEST = dict(pair.split(":") for pair in _CLDR_ALIASES.split())
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """The articles that a task is for: those whose language is one of `names`, and if `default`, those without a language.
+    """The languages of a task's articles: `names`, and if `default`, articles without a language too.
 
     Names are as `canonical_tag` writes them, and stand for longer tags too: `en` for `en-gb`, `zh-hant` for `zh-hant-tw`.
     """
@@ -67,6 +67,6 @@ def canonical_tag(language: str) -> str:
 
 
 def loggable_tag(language: str) -> str | None:
-    """The tag as the article has it; None if it may be any text, which a log must not contain."""
+    """The tag as the article has it; None if it may be arbitrary text, which a log must not contain."""
     tag = language.strip()
     return tag if _TAG.fullmatch(tag.removeprefix(_FASTTEXT)) else None

@@ -24,8 +24,8 @@ _NO_TASK = TaskCard(NER, NER, ModelCard("", "", ""), named=False)
 class EntityHead(Head):
     """Finds entities. `names_task`: each entity names its task, because several tasks of the worker find entities.
 
-    `threshold`: the least score of an entity; None if the score does not matter. `skip_addresses`: there are none inside of
-    URLs and e-mail addresses.
+    `threshold`: the least score of an entity; None if the score does not matter. `skip_addresses`: find no entities inside
+    of URLs and e-mail addresses.
     """
 
     scheme: LabelScheme
@@ -58,17 +58,17 @@ class EntityHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """Token classification, by the architecture."""
+        """Whether the architecture is token classification."""
         return files.architecture.endswith(ARCHITECTURE)
 
     @classmethod
     def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
-        """The labels, as a position and a kind each."""
+        """The labels; each is a position and a kind."""
         return cls.spec_of(label_names(names_by_id(files.config))), ()
 
     @classmethod
     def spec_of(cls, labels: tuple[str, ...]) -> HeadSpec:
-        """A head with these labels, also for a model that is ONNX already."""
+        """The description of a head with these labels, also for a model that is ONNX already."""
         return HeadSpec(NER, labels, multi_label=False, reads="tokens", normalised=False, dimensions=len(labels))
 
     @classmethod
@@ -84,7 +84,7 @@ class EntityHead(Head):
         return cls.of(spec.labels, task, languages, names_task=several, threshold=threshold)
 
     def for_records(self, *, skip_addresses: bool) -> EntityHead:
-        """The same head, or one that finds entities in addresses too."""
+        """This head, or one that finds entities in addresses too."""
         return replace(self, skip_addresses=skip_addresses)
 
     @classmethod

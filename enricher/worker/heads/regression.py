@@ -29,7 +29,7 @@ class RegressionHead(Head):
 
     @classmethod
     def recognises(cls, files: HeadFiles) -> bool:
-        """Sequence classification whose only value is a number, as `problem_type` says."""
+        """Whether it is sequence classification whose only value is a number, as `problem_type` says."""
         return files.architecture.endswith(ARCHITECTURE) and files.config.get("problem_type") == PROBLEM_TYPE
 
     @classmethod
@@ -44,7 +44,7 @@ class RegressionHead(Head):
 
     @classmethod
     def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The same text for all models."""
+        """The text that describes every model of the kind."""
         del facts
         return "a number"
 

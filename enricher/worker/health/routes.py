@@ -1,4 +1,4 @@
-"""Requests, replies, and which path answers what, in a worker and in a parent of several. Knows no server sockets."""
+"""Requests, replies, and the answer of each path, in a worker and in a parent of several. Knows no server sockets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Starting(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The used parts of a request: its `Accept` header, and its query with each name once."""
+    """The parts of a request that are used: its `Accept` header, and its query with each name once."""
 
     accept: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ _MAX_BYTES = 1_000
 
 
 def common_probes(host: str, ports: Callable[[], Mapping[int, int]]) -> Mapping[str, Route]:
-    """Each probe answers 200 if all processes do, at `ports()`: number -> port. The body has each one's reason."""
+    """Each probe answers 200 if all processes do, at `ports()`: number -> port. The body has the reason of each process."""
     return {path: _common_probe(host, ports, path) for path in PROBES}
 
 

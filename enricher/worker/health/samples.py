@@ -1,7 +1,7 @@
 """The last 15 minutes of a worker, one sample every two seconds, so that the page can draw full charts at once.
 
 Samples hold counts; rates and quantiles are differences between two samples, and so are the rows that the page draws. One
-thread adds samples, others get copies.
+thread adds samples; other threads get copies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enricher.worker.stats import LATENCIES_S, Counters, Histogram, Snapshot
 EVERY_S = 2.0
 KEPT_S = 900.0
 OVER_S = 60.0
-"""The period of current figures and of each point of the latency: a shorter one is noisy, a longer one hides changes."""
+"""The period of current figures and of each latency point: a shorter period is noisy, a longer one hides changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,11 @@ from enricher.worker.health.routes import Reply, Request, Route, line
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 128
-"""Each has a thread and a file descriptor. A scraper has one; browsers have a few each."""
+"""The most open connections. Each has a thread and a file descriptor; a scraper has one, a browser a few."""
 IDLE_S = 5.0
 """The longest wait for the next bytes of a request, and for the client to take the answer."""
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
-"""EACCES: the port is reserved by Windows."""
+"""The errors for a port that is taken; EACCES means that Windows has reserved it."""
 _BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
 _STOP_WITHIN_S = 0.1

@@ -1,9 +1,9 @@
 """One worker's health, from the start of the process to its end: the answers to probes, and `/status.json`.
 
-A worker is not alive if its loop, model or tokenizer makes no progress though it should. The watchdog ends such a process at
-the full bound; the probe fails at half of it, so that Kubernetes records the reason before the process is gone. Steps that
-wait for the broker fail the probe only at their full bound: a new process would wait for the same broker, after loading the
-model again. The status has names and numbers only, no text of an article.
+A worker is not alive if its loop, model or tokenizer has work and makes no progress. The watchdog ends such a process at the
+full bound; the probe fails at half of it, so that Kubernetes records the reason before the process is gone. Steps that wait
+for the broker fail the probe only at their full bound: a new process would wait for the same broker, after loading the model
+again. The status has names and numbers only, no text of an article.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long engine and tokenizer have had work without finishing any, as the loop last saw. `limit_s` bounds both."""
+    """The seconds for which engine and tokenizer have had work and no result, by the loop. `limit_s` bounds both."""
 
     engine_s: float
     tokenizer_s: float
@@ -101,7 +101,7 @@ class WorkerHealth(Starting):
     # ---- called by the server
 
     def liveness(self) -> ProbeResult:
-        """Not ok if only a new process can help. Always ok during the start, which the startup probe bounds."""
+        """Not ok if only a new process can help. It is always ok during the start, which the startup probe bounds."""
         if not self._view:
             return ProbeResult(ok=True, reason=self._step)
         reason = why_stuck(self._view.watched(), self._view.waits())
@@ -236,7 +236,7 @@ def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
 
 
 def _quantiles(bounds: Sequence[float], before: Sequence[int], now: Sequence[int]) -> dict[str, float | None]:
-    """The quantiles, and the highest bound as `most_s`: a quantile that reaches it may be higher."""
+    """The quantiles, and the highest bound as `most_s`: a quantile that equals the bound may be higher."""
     return {name: quantile(bounds, before, now, share) for name, share in SHARES.items()} | {"most_s": bounds[-1]}
 
 
@@ -283,7 +283,7 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
 
 
 def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
-    """The figures of each task in the settings. Tasks that share runs of the model each have all of their time."""
+    """The figures of each task in the settings. Each task has the whole time of the runs that tasks share."""
     return [
         {
             "name": name,

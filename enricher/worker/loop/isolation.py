@@ -1,9 +1,9 @@
 """Applies the rule of `rules/attempts.py`: count attempts, and take records one at a time if one may kill the process.
 
 To get a record alone with the device, the loop forgets what is in flight and reads it again; from then on `pacing.capacity`
-is one record, and only while no other is processed. Records that wait for a schema are not processed, and
-those behind them in their partition wait too: nothing can be counted there before the first is committed. When the schema is
-here, they are read again, one at a time.
+is one record, and only while no other is processed. Records that wait for a schema are not processed, and the records behind
+them in their partition wait too: nothing can be counted there before the first record is committed. When the schema has
+come, they are read again, one at a time.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ class Isolation:
         self.attempts: Attempts = pacing.attempts
 
     def may_process(self, records: Sequence[RawRecord]) -> bool:
-        """Count an attempt at the records of one poll before they are tracked, or at those whose schemas arrived.
+        """Count an attempt at the records of one poll before they are tracked, or at records whose schemas arrived.
 
-        False if a partition is suspect and there is more than one record to process: the loop must read everything in
-        flight again, and gets one record at a time then. May publish marks: blocks for one transaction, and raises what
-        that raises.
+        False if a partition is suspect and there is more than one record to process: the loop must read everything in flight
+        again, and then gets one record at a time. May publish marks, so it blocks for one transaction and raises its errors.
         """
         if self.attempts.quiet:
             return True
@@ -69,7 +68,7 @@ class Isolation:
         return DeadLetter("inference", "KilledWorker", message, attempts=deaths)
 
     def seal(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
-        """Add the marks of its offsets to a release. Partitions in `leaving` are given up in order, which is no death."""
+        """Add marks to the offsets of a release. Partitions in `leaving` are given up in order, which is no death."""
         self._begin(release.committable)
         return self.attempts.seal(release, {*leaving, *self._pacing.only_waiting()})
 
@@ -77,7 +76,7 @@ class Isolation:
         """Take back the attempts of this process, which ends for a reason that no record can be.
 
         Call it after a recovery: where an offset or a mark is not the one that was counted here, nothing is written. Blocks
-        for one transaction, and raises what that raises; then the end of the process counts.
+        for one transaction and raises its errors; then the end of the process counts.
         """
         self.attempts.expect(partitions)
         self._begin(partitions)
@@ -98,7 +97,7 @@ class Isolation:
             )  # fmt: skip
 
     def _clear(self, arrived: Collection[Partition]) -> None:
-        """Go back to normal once all articles that may have been in flight went through alone, or the end is reached."""
+        """Clear suspects once all articles that may have been in flight went through alone, or the end is reached."""
         if not self.attempts.suspects or not self._pacing.capacity:
             return
         ends = self._source.connection().ends

@@ -1,4 +1,4 @@
-"""The Protocols of what the loop is given. Adapters match them structurally."""
+"""The Protocols of the parts that the loop is given. Adapters match them structurally."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scheduler(Protocol):
 
     @property
     def queued_tokens(self) -> int:
-        """The sum of their lengths."""
+        """The sum of the lengths of the windows that wait."""
 
     @property
     def max_batch_tokens(self) -> int:
@@ -62,32 +62,32 @@ class Scheduler(Protocol):
 
 
 class Schemas(Protocol):
-    """Schemas that records wait for (`SchemaPending`). Something else gets them; nothing here waits for the network."""
+    """The schemas for which records wait (`SchemaPending`). Another thread fetches them; no call waits for the network."""
 
     def take_answered(self) -> Collection[Hashable]:
         """Schemas that were fetched or refused since the last call. Does not block."""
 
     def abandon(self, references: Collection[Any]) -> None:
-        """No record waits for these any more. Does not block."""
+        """Stop fetching these schemas: no record waits for them any more. Does not block."""
 
     def state(self) -> SchemaState:
         """The state of the registry's schemas, for telemetry. Safe in any thread."""
 
     def close(self) -> None:
-        """Stop getting them. Blocks within its bound."""
+        """Stop fetching schemas. Blocks within its bound."""
 
 
 class PartitionListener(Protocol):
     """Called by the source, inside `poll` and `close`, in the loop's thread."""
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """This worker owns these partitions now. Does not block."""
+        """Take over these partitions, which this worker owns now. Does not block."""
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """An orderly rebalance takes these: the last moment to publish for them. May block for one transaction."""
+        """Give up these partitions in an orderly rebalance; publish for them now or never. May block for one transaction."""
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """These were taken without being asked: nothing may be published for them. Does not block."""
+        """Forget these partitions, which were taken without being asked: publish nothing for them. Does not block."""
 
 
 class Source(Protocol):
@@ -106,7 +106,7 @@ class Source(Protocol):
         """Return records again. Does not block."""
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Return no records of these partitions, and again those of all others. Called before each poll; does not block.
+        """Return no records of these partitions, and records of all others again. Called before each poll; does not block.
 
         A rewind, and giving a partition up, end its hold. Raises TransactionTrouble.
         """

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enricher.worker.records import Article, Partition, RawRecord, Ticket, Window
 
 _ARTICLE_CHARS = 64
-"""The fixed cost of an article, in characters of text: even an empty one is some work."""
+"""The fixed cost of an article, in characters of text: even an empty article is some work."""
 LONG_BYTES = 100_000
-"""A longer value or text is a long article: twenty times a long newspaper article."""
+"""A longer value or text counts as a long article: this is twenty times a long newspaper article."""
 IN_PROGRESS_BYTES = 2_000_000
 """Total size of the articles in progress, unless a single one is larger: tokens take up to 110 bytes per byte."""
 
@@ -23,7 +23,7 @@ class Waiting:
         self._chars_per_call = chars_per_call
         self._tickets: deque[Ticket] = deque()
         self.chars = 0
-        """The work that waits."""
+        """The characters that wait for the tokenizer, with the fixed cost of each article."""
 
     def __bool__(self) -> bool:
         return bool(self._tickets)
@@ -34,7 +34,7 @@ class Waiting:
         self.chars += text_chars(ticket)
 
     def next_call(self) -> list[Ticket]:
-        """Remove and return the tickets of the next call; one with more text than a call gets has a call for itself."""
+        """Remove and return the tickets of the next call; a ticket with more text than a call gets has a call for itself."""
         tickets = [self._tickets.popleft()]
         chars = text_chars(tickets[0])
         while self._tickets and chars + text_chars(self._tickets[0]) <= self._chars_per_call:
@@ -73,16 +73,16 @@ class Pending:
         return self._by_partition.copy()
 
     def take(self, references: Collection[Hashable]) -> list[Ticket]:
-        """Remove and return the tickets that wait for these, in the order in which they began to wait.
+        """Remove and return the tickets that wait for these schemas, in the order in which they began to wait.
 
-        Forgotten ones are left out.
+        Forgotten tickets are left out.
         """
         found = [each for reference in references for each in self._tickets.pop(reference, ())]
         self._remove(found)
         return [ticket for _, ticket in sorted(found, key=lambda each: each[0]) if ticket.live]
 
     def drop_forgotten(self) -> list[Hashable]:
-        """Drop forgotten tickets; returns the references for which none waits any more."""
+        """Drop forgotten tickets; returns the references for which no ticket waits any more."""
         unwanted = []
         for reference, waiting in list(self._tickets.items()):
             left = [each for each in waiting if each[1].live]
@@ -103,7 +103,7 @@ class Pending:
 
 
 class LongArticles:
-    """Very long articles beside the others: few are in progress, and the scheduler gets few windows at a time.
+    """Very long articles, of which few are in progress, and of which the scheduler gets few windows at a time.
 
     One of them can have 100,000 tokens, more than all queues hold. In the common queue it would delay every later article,
     of any partition, for as long as the model needs for it.
@@ -123,15 +123,15 @@ class LongArticles:
 
     @staticmethod
     def is_long(ticket: Ticket) -> bool:
-        """Whether a ticket belongs here: by its value before it is decoded, by its text too afterwards."""
+        """Whether the article is long: by its value before it is decoded, by its text too afterwards."""
         return _size(ticket) > LONG_BYTES
 
     def wait(self, ticket: Ticket) -> None:
-        """Queue a ticket: not yet decoded, unless only its text is long."""
+        """Queue a ticket, which is not decoded yet unless only its text is long."""
         self._waiting.append(ticket)
 
     def wait_first(self, tickets: Iterable[Ticket]) -> None:
-        """Queue tickets again before all others, in this order."""
+        """Queue tickets again before all other tickets, in this order."""
         self._waiting.extendleft(reversed(list(tickets)))
 
     def next(self, may_decode: Callable[[Ticket], bool]) -> Ticket | None:
@@ -150,7 +150,7 @@ class LongArticles:
         self._in_progress.append(_InProgress(ticket))
 
     def hold(self, ticket: Ticket, windows: Sequence[Window]) -> bool:
-        """Keep the windows of an article in progress; False if it is not one of these."""
+        """Keep the windows of an article in progress; False if the article is not a long one."""
         for each in self._in_progress:
             if each.ticket is ticket:
                 each.held.extend(windows)
@@ -158,7 +158,7 @@ class LongArticles:
         return False
 
     def due(self, now_s: float, at_once: int) -> list[Window]:
-        """Windows, so that scheduler and engine have `at_once` of each article; they arrive now."""
+        """The windows to queue now, so that scheduler and engine have `at_once` windows of each article."""
         due: list[Window] = []
         self._drop_done()
         for each in self._in_progress:

@@ -1,4 +1,4 @@
-"""Recovery from failed transactions: end them with a new producer, rewind, go on. Connecting at the start works alike.
+"""Recovery from failed transactions: end them with a new producer, rewind, go on. The first connection is made alike.
 
 The loop has forgotten what was in flight before. Time and attempts are bounded; beyond a bound the process ends, and the
 next process connects within the same bounds.
@@ -136,7 +136,7 @@ class Recovery:
         return recovered
 
     def rewind(self) -> None:
-        """Go back to the committed offsets without any trouble. Blocks within the bound of an attempt.
+        """Go back to the committed offsets when no transaction has failed. Blocks within the bound of an attempt.
 
         Raises TransactionTrouble, which `run` recovers from.
         """

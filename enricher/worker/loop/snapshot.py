@@ -19,7 +19,7 @@ from enricher.worker.stats import Connection, Snapshot, WorkerState
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """When the recovery in progress began, and how old the oldest unprocessed record was then."""
+    """The start of the recovery in progress, and the age of the oldest unprocessed record then."""
 
     since_s: float
     age_s: float
@@ -58,7 +58,7 @@ class SnapshotReader:
             self._trouble, self.publishing = None, ()
 
     def read(self) -> Snapshot:
-        """The state now. It is not one instant: the loop goes on meanwhile."""
+        """The state now, read while the loop goes on, so not at one instant."""
         scheduler, tracker, engine = self.scheduler, self.tracker, self.engine
         connection = self.source.connection()
         lags = self._lags(connection)

@@ -38,7 +38,7 @@ def _pointer(pointer: str) -> str:
 
 
 class DeleteEventMapping(Group):
-    """Which documents delete an article."""
+    """The documents that delete an article."""
 
     field: Annotated[str, AfterValidator(_pointer)] = Field(description="A JSON Pointer (RFC 6901).")
     values: tuple[Any, ...] = Field(

@@ -80,7 +80,7 @@ class KafkaSettings(Group):
     @field_validator("bootstrap_servers")
     @classmethod
     def _has_no_scheme(cls, text: str) -> str:
-        """Refuse a URL; the message must not repeat it, because it may contain a password."""
+        """Refuse a URL, which has a scheme; the message must not repeat it, because it may contain a password."""
         scheme, found, _rest = text.partition("://")
         if found:
             protocol = scheme.rpartition(",")[2].strip().upper()
@@ -148,7 +148,7 @@ class RegistrySettings(Group):
 
 
 class IndexSettings(Group):
-    """The search index that `enricher index` writes and checks; the worker reads none of them."""
+    """The search index that `enricher index` writes and checks; the worker uses none of these settings."""
 
     url: str = Field(
         "",
@@ -210,7 +210,7 @@ class IndexSettings(Group):
     @field_validator("url")
     @classmethod
     def _is_url(cls, text: str) -> str:
-        """Refuse what no client can use; the message must not repeat the URL, which may contain a password."""
+        """Refuse a URL that no client can use; the message must not repeat it, because it may contain a password."""
         if "@" in text:
             raise ValueError("user and password have their own settings and do not belong in a URL")
         return require_http(text)

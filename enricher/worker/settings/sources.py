@@ -49,7 +49,7 @@ CONFIG_REASON = (
 )
 DOTENV = ".env"
 _LEAST_ALIKE = 0.8
-"""The least ratio of difflib that counts. Its default of 0.6 finds names that mean something else."""
+"""The least ratio of difflib for a similar name. Its default of 0.6 finds names that mean something else."""
 _OF_A_SERVICE = re.compile(
     rf"{PREFIX}(?:[A-Z0-9]+_)*?"
     r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?|(?P<url>PORT))"
@@ -103,7 +103,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, environment, `.env`, TOML file: each overrides those after it."""
+        """Arguments, environment, `.env`, TOML file: each source overrides the later ones."""
         del file_secret_settings
         toml = _TomlSource(settings_cls, toml_file=config_file())
         return init_settings, env_settings, dotenv_settings, toml
@@ -205,7 +205,7 @@ def log_settings_files() -> None:
 
 
 def set_config_file(file: Path) -> None:
-    """Read settings from this TOML file, in this process and those that it starts, instead of an earlier one."""
+    """Read settings from this TOML file, in this process and in processes that it starts, instead of an earlier file."""
     os.environ[CONFIG_VARIABLE] = str(file)
 
 
@@ -277,7 +277,7 @@ def malformed_json(cause: BaseException | None) -> str:
 
 
 def in_words(error: ValidationError, groups: Groups, named: Callable[[Sequence[str]], str]) -> str:
-    """A line for each wrong setting. `named`: how whoever wrote it names a path such as `("kafka", "group_id")`."""
+    """A line for each wrong setting. `named`: the name of a path such as `("kafka", "group_id")` for whoever wrote it."""
     lines: dict[str, str] = {}
     for problem in error.errors(include_url=False, include_input=False):
         # The fourth part is a type of a union, or lies within a value.
@@ -294,7 +294,7 @@ def python_name(path: Sequence[str]) -> str:
 
 
 def written_name(path: Sequence[str]) -> str:
-    """The name of a setting as its variable, or as the TOML file and the name there; both where either may be meant."""
+    """The name of a setting as its variable, or as the TOML file and the name there; both if either may be meant."""
     whole = 1 if path[:1] == [TASKS] else 2  # all tasks are one variable
     if len(path) < whole:
         return python_name(path)

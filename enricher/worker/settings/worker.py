@@ -18,7 +18,7 @@ TASKS = "tasks"
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
 USUAL_PORT = 8080
 USUAL_PROBE_PORT = 8180
-"""Not next to the usual port of the page: `run --processes` uses that port and the following ones, at most 64."""
+"""The usual port of the probes, far from the page's: `run --processes` uses that port and up to 63 following ones."""
 _LANGUAGE = "^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 
 
@@ -152,7 +152,7 @@ class BatchingSettings(Group):
 
 
 WINDOW_ARTICLES = 1_000
-"""The articles, most recently published, of which `dead_letters.max_ratio` is a share."""
+"""The number of most recently published articles of which `dead_letters.max_ratio` is a share."""
 
 
 class DeadLetterSettings(Group):

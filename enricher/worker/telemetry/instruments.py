@@ -1,4 +1,4 @@
-"""The list of all instruments: name, kind, unit, description, attributes, and what each reads.
+"""The list of all instruments: name, kind, unit, description, attributes, and the function that reads the numbers.
 
 Docs, dashboard, alerts and tests are generated from this list or compared with it. Instruments for messaging, processes and
 GPUs have the names of OpenTelemetry's semantic conventions; our own begin with `enricher.`. No attribute value comes from an
@@ -108,7 +108,7 @@ def articles(seen: Observed) -> Numbers:
 
 
 def tokens(seen: Observed) -> Numbers:
-    """Computed tokens: those of texts, and padding."""
+    """Computed tokens: tokens of texts, and padding."""
     real, padded = seen.counters.real_tokens, seen.counters.padded_tokens
     return by({"real": real, "padding": max(0, padded - real)})
 

@@ -22,7 +22,8 @@ CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x20
 """Characters from outside that must not reach a terminal: control characters of ASCII and Latin-1, which it obeys, and marks
 that break lines or change the writing direction."""
 _REPEATS_PER_MINUTE = 20
-"""Lines of one kind; a broken feed of 1,000 dead letters a second would fill the disk. Further ones are counted."""
+"""The most lines of one kind: a broken feed of 1,000 dead letters a second would fill the disk. Further lines are
+counted."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}

@@ -1,7 +1,7 @@
 """Exports metrics and traces by OTLP, configured by the standard `OTEL_*` variables. The only user of OpenTelemetry's SDK.
 
-Off unless an endpoint is set: `OTEL_EXPORTER_OTLP_ENDPOINT`, or that for metrics or traces alone. Counters and gauges
-are observable instruments. Histograms are counted by the worker (`worker/stats.py`) and added to the others just before
+Off unless an endpoint is set: `OTEL_EXPORTER_OTLP_ENDPOINT`, or the variable for metrics or traces alone. Counters and
+gauges are observable instruments. The worker counts histograms itself (`worker/stats.py`), and they are added just before
 the export, because recording one value in the SDK takes 6 µs, a tenth of the whole cost of a headline.
 """
 

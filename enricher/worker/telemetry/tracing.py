@@ -55,7 +55,7 @@ SPANS: tuple[SpanName, ...] = (
 def trace_of(raw: RawRecord) -> Headers:
     """The headers of a record that carry its trace context, at most one of each; empty if there is no valid traceparent.
 
-    Of several headers of a name the last one counts. A tracestate that is longer than 512 bytes is left out.
+    If several headers have one name, the last counts. A tracestate that is longer than 512 bytes is left out.
     """
     parent = state = None
     for name, value in raw.headers:
@@ -71,7 +71,7 @@ def trace_of(raw: RawRecord) -> Headers:
 
 
 class ContextPropagation:
-    """Makes no spans; copies the publisher's trace context to the output."""
+    """Copies the publisher's trace context to the output, and makes no spans."""
 
     def begin_articles(self, tickets: Sequence[Ticket]) -> None:
         """Keep the publisher's context of each record."""

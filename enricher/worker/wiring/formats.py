@@ -1,4 +1,4 @@
-"""Settings -> what reads articles, what writes records, and the schema registry that both may need.
+"""Settings -> readers of articles, writers of records, and the schema registry that both may need.
 
 Nothing of models is imported here, so most commands load quickly.
 """
@@ -44,13 +44,13 @@ ReaderOf = Callable[[Decoders | None], ArticleReader]
 """The reader of articles, given the decoders of values that name a schema."""
 
 _MAX_SCHEMA_BYTES = 1_000_000
-"""Bytes of one schema with all that it refers to: it comes from whoever may register one."""
+"""The most bytes of a schema with everything that it refers to: anybody who may register one wrote it."""
 REGISTRY_TIMEOUT_S = 10.0
 """The longest time for connecting to one URL of the registry, and for each part of its answer."""
 
 
 def check_formats(settings: Settings) -> None:
-    """Check what articles and records need, before the model is loaded. Connects to nothing; raises SettingsError."""
+    """Check the packages and files of the formats before the model is loaded. Connects to nothing; raises SettingsError."""
     markup_reader(settings)
     registry = settings.registry
     if settings.articles.format == "registry":
@@ -132,7 +132,7 @@ def line_mapping(settings: Settings) -> FieldMapping:
 
 
 def delete_events(settings: Settings, mapping: FieldMapping) -> DeleteEvents | None:
-    """Which documents are delete events, if the settings say so. `mapping`: that of articles, which may find their ids."""
+    """The rule for delete events; None without one in the settings. `mapping`: the articles', which may find their ids."""
     deleted, articles = settings.articles.deleted, settings.articles
     if deleted is None:
         return None
@@ -267,7 +267,7 @@ def registry_decoders(
 
 @contextmanager
 def waiting_decoders(settings: Settings) -> Iterator[WaitingDecoders | None]:
-    """The same for commands, which may wait for a schema. Raises SettingsError."""
+    """Decoders for commands, which may wait for a schema. Raises SettingsError."""
     arrived = threading.Event()
     decoders = registry_decoders(settings, wake=arrived.set)
     if decoders is None:

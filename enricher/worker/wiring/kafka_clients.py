@@ -6,8 +6,8 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 
 _MIN_POLL_INTERVAL_S = 120.0
-"""The least time between two polls after which the group removes the worker as dead. The watchdog ends it before, and the
-client wants no less than the session timeout."""
+"""The least `max.poll.interval.ms`, after which the group removes a worker that does not poll. The watchdog ends it
+before, and the client wants no less than the session timeout."""
 
 
 def kafka_config(settings: Settings) -> KafkaConfig:

@@ -1,6 +1,6 @@
 """Settings -> the loaded model with the heads of all tasks, warmed up, and the rules of its windows and batches.
 
-Tasks share one encoder, and the settings without tasks mean one.
+Tasks share one encoder; settings without tasks mean one task.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "openvino-int8": 1024,
     "cuda": 8192,
 }
-"""The default of each runtime, measured on CPUs without AMX. On a GPU it is for fp32, which is eight times slower than fp16
-there, so that smaller batches keep it busy."""
+"""The default of each runtime, measured on CPUs without AMX. The value for a GPU is for fp32: it is eight times slower
+than fp16, so smaller batches keep the GPU busy."""
 GPU_FP16_BATCH_TOKENS = 32_768
 """At most 5 % below the best batch size on an H100 and an H200, from 6 layers of 384 to 24 of 1024; 8192 is up to 30 % below
 (scripts/tools/bench/gpu/README.md)."""
@@ -82,7 +82,7 @@ class Tasks:
 
     model: Model
     heads: tuple[Head, ...]
-    """One for each task, in the order of the settings."""
+    """A head for each task, in the order of the settings."""
     settings: Settings
     """The worker's settings, with the windows of the models."""
 
@@ -93,17 +93,17 @@ class Tasks:
 
     @property
     def named(self) -> bool:
-        """Whether the settings name the tasks; else there is one, which was derived from them."""
+        """Whether the settings name the tasks; if not, the only task was derived from them."""
         return all(card.named for card in self.cards)
 
     @property
     def card(self) -> ModelCard:
-        """The model that stands for all: that of the first task of a leading kind, else of the first task."""
+        """The model that represents all tasks: that of the first task of a leading kind, else of the first task."""
         return next((card.model for card in self.cards if KINDS[card.kind].leads), self.cards[0].model)
 
     @property
     def by_language(self) -> bool:
-        """Whether the language of an article matters: it decides its tasks, or is one that a model was not measured in."""
+        """Whether languages of articles matter: tasks depend on them, or a model was measured in some languages only."""
         return any(head.languages or head.measured for head in self.heads)
 
 
@@ -145,7 +145,7 @@ class Plan:
 
     @property
     def why_apart(self) -> str | None:
-        """Why no worker can have these tasks, as a clause that names two models; None if all have one encoder.
+        """The reason why no worker can have these tasks, as a clause that names two models; None if all have one encoder.
 
         Reads all weights of encoders whose configuration is the same, unless there is one checkpoint. Raises ModelError.
         """
@@ -205,9 +205,9 @@ def _settings_without_effect(head: HeadSpec) -> set[str]:
 
 
 def with_windows(settings: Settings, plan: Plan) -> Settings:
-    """The settings with the windows of those models that ask for some. Raises SettingsError if two differ.
+    """The settings with the windows that the models' folders advise. Raises SettingsError if two models differ.
 
-    A model that is alone asks when it is loaded: only then is it known what its tokenizer takes.
+    The advice of a single model is read when it is loaded, because its limit depends on its tokenizer.
     """
     if len(plan.checkpoints) == 1:
         return settings

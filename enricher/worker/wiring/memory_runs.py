@@ -28,8 +28,8 @@ Item = TypeVar("Item")
 Written = TypeVar("Written")
 
 _PER_ANSWER = 2
-"""Articles that are taken before a ready answer is handed out. With one, a caller as fast as the worker would never let it
-get ahead."""
+"""Articles that are taken before a ready answer is handed out. If only one was, a caller as fast as the worker would
+never let the worker get ahead."""
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Run(Iterator[Answer[Written]], Generic[Item, Written]):
-    """A worker that runs over `items`; iterating gives one answer for each, in their order.
+    """A worker that runs over `items`; iterating gives one answer for each item, in their order.
 
     `value_of` turns an item into the bytes of an article; it may raise InvalidArticle. Items are taken in the thread that
     asks for answers, because an iterator may belong to it; while the iterator blocks, no answer comes. An error of the

@@ -1,4 +1,4 @@
-"""Settings and a model -> a worker that is ready to run, and what telemetry and health read of it."""
+"""Settings and a model -> a worker that is ready to run, and its parts that telemetry and health read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PUBLISH_SHARE = 1.0
 """The share of the time that transactions may take at half load, by their measured duration. At low load a finished article
 is published at once, with at most two thirds of the time in transactions; near capacity only every `publish_interval_ms`."""
 CHARS_PER_TOKENIZER_CALL = 32_768
-"""Text of one call of the tokenizer; a longer article has a call for itself."""
+"""The most text for one call of the tokenizer; a longer article has a call for itself."""
 
 
 def kafka_worker(
@@ -101,14 +101,14 @@ def kafka_worker(
 
 
 def file_worker(settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, guard: Guard) -> Worker:
-    """The same worker between two files, or values in memory. Raises SettingsError."""
+    """A worker between two files, or values in memory. Raises SettingsError."""
     return local_worker(settings, tasks, source, sink, reader=lambda _: line_reader(settings), guard=guard)
 
 
 def local_worker(
     settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
 ) -> Worker:
-    """The same worker between a source and a sink of this machine. Raises SettingsError.
+    """A worker between a source and a sink on this machine. Raises SettingsError.
 
     It has no limits of dead letters: a finite input can be read again.
     """
@@ -228,7 +228,7 @@ def tokenizer_pool(settings: Settings, model: Model, wakeup: Wakeup) -> WorkerPo
 
 
 def worker_facts(settings: Settings) -> WorkerFacts:
-    """Which worker these settings describe."""
+    """The identity of the worker that these settings describe."""
     kafka = settings.kafka
     return WorkerFacts(
         instance=kafka.instance,

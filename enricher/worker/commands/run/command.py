@@ -76,7 +76,7 @@ def run(
 def load_and_log_settings(process: int | None = None) -> Settings:
     """Load the settings and set up the log; logs which files they come from, also if they are invalid.
 
-    A child, which has the number of its process, does not: its parent has logged them.
+    A child, which has the number of its process, does not log the files: its parent has.
     """
     try:
         settings = load_settings(log_files=False)

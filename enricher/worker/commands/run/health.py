@@ -1,4 +1,4 @@
-"""`enricher run` and its health: what is served, and on which ports."""
+"""The health of `enricher run`: the routes that it serves, and on which ports."""
 
 from __future__ import annotations
 
