@@ -20,6 +20,7 @@ from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.device.resolution import resolve_device
 from enricher.worker.inference.device.sessions import Device
+from enricher.worker.inference.graph.external import wrap
 from enricher.worker.inference.graph.int8 import read_recipe
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
@@ -106,10 +107,18 @@ def _recipe(checkpoint: Checkpoint) -> str | None:
 
 def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     """Every variant for the device: whether it may serve, and why or why not."""
-    cache_dir = load_settings().model.cache_dir
+    cache_dir, refusal = load_settings().model.cache_dir, None
+    try:
+        if isinstance(checkpoint, OnnxModel):
+            wrap(checkpoint)
+    except ModelError as error:  # no variant can serve a graph that cannot be fed
+        refusal = str(error)
     chosen = choose([checkpoint], device, "auto", cache_dir=cache_dir)
     obstacles = [
-        (variant, why_not_reduced([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir))
+        (
+            variant,
+            refusal or why_not_reduced([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir),
+        )
         for variant in variants_for(device)
     ]
     not_auto = {variant.name: missed_target(checkpoint, variant) for variant in variants_for(device)}
@@ -119,7 +128,7 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
             "precision": variant.precision,
             "device": device,
             "may_serve": obstacle is None,
-            "chosen_by_auto": variant.name == chosen.variant.name,
+            "chosen_by_auto": refusal is None and variant.name == chosen.variant.name,
             "why": obstacle
             or (chosen.reason if variant.name == chosen.variant.name else _if_set(not_auto[variant.name])),
         }

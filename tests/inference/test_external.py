@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from commands.model_app import run_model
 from inference.conftest import REFERENCE, MakeWindow
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
@@ -193,6 +195,11 @@ def test_a_model_that_cannot_be_fed_or_read_is_refused(
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match=message):
         prepare(tmp_path, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+    tiny_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    inspected = run_model("inspect", tmp_path, "--device", "cpu", "--json", cache_dir=tmp_path / "cache")
+    variants = json.loads(inspected.stdout)["variants"]
+    assert {(False, False)} == {(each["may_serve"], each["chosen_by_auto"]) for each in variants}
+    assert all(re.search(message, each["why"]) for each in variants)
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def padded_variant(variant: Variant) -> Variant:
     if variant.quantised:
         raise ModelError(
             f"{variant.precision} is made from the weights of a checkpoint, and this model is ONNX already. Choose "
-            f"precision auto, bf16 or fp32, or prepare the checkpoint that it was exported from."
+            f"precision auto, bf16 or fp32, or prepare the checkpoint that it was exported from"
         )
     if tuple(variant.token_dimensions) != PaddedFloat32.token_dimensions:
         raise ModelError(
             f"a model that is ONNX already runs padded, and {variant.name} is not. Choose precision auto or fp32, or the "
-            f"checkpoint that it was exported from."
+            f"checkpoint that it was exported from"
         )
     if variant.precision == "fp32":
         # Always by ONNX Runtime: float32 has no gate, and OpenVINO does not know every exporter's operators.
@@ -49,13 +49,19 @@ def padded_variant(variant: Variant) -> Variant:
 
 def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:
     """Write the wrapped graph to `path` and its weights beside it. Raises ModelError if its inputs or outputs do not fit."""
-    model = compose.add_prefix(read_graph(checkpoint.onnx_path), INSIDE)
-    _Wrapping(checkpoint, model).wrap()
+    model = wrap(checkpoint)
     for number, name in enumerate(external_files(model)):
         shutil.copyfile(checkpoint.onnx_path.parent / name, path.parent / f"{number}.weights")
         _rename_external(model, name, f"{number}.weights")
     helper.set_model_props(model, {"digest": checkpoint.digest, "variant": variant.name})
     path.write_bytes(model.SerializeToString())
+
+
+def wrap(checkpoint: OnnxModel) -> onnx.ModelProto:
+    """The model with our inputs and outputs; its external weights stay where they are. Raises ModelError as `write` does."""
+    model = compose.add_prefix(read_graph(checkpoint.onnx_path), INSIDE)
+    _Wrapping(checkpoint, model).wrap()
+    return model
 
 
 class _Wrapping:
