@@ -18,8 +18,7 @@ from enricher.worker.health.worker_health import WorkerHealth
 
 def ready_worker() -> WorkerHealth:
     """Health of a worker that is a member of its group."""
-    process = World().start()
-    process.source.open(process.worker)
+    process = World().start().joined()
     health = health_of(World().clock)
     health.show(view_of(process))
     return health

@@ -40,8 +40,7 @@ CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 def busy_health() -> WorkerHealth:
     """Health of a worker that has published five articles of all kinds over ten minutes."""
     world = World()
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     health = health_of(world.clock)
     health.show(view_of(process, gpus=(GPU,)))
     for value in [SHORT, LONG, INVALID, POISONED, None]:

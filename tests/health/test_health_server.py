@@ -59,8 +59,7 @@ def test_a_worker_that_loads_its_model_is_alive_and_not_ready(port: int) -> None
 
 def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: WorkerHealth) -> None:
     """In each state of a start, the probes answer as Kubernetes expects."""
-    process = World().start()
-    process.source.open(process.worker)
+    process = World().start().joined()
     health.show(view_of(process))
     assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
     process.worker.stop()

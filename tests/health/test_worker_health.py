@@ -42,8 +42,7 @@ class Scene:
 def scene(fault: Fault = no_fault) -> Scene:
     """A worker that is built and owns its partitions."""
     world = World()
-    process = world.start(fault=fault)
-    process.source.open(process.worker)
+    process = world.start(fault=fault).joined()
     health = health_of(world.clock)
     health.show(view_of(process, gpus=(GPU,)))
     return Scene(world, process, health)

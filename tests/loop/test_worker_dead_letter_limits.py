@@ -36,9 +36,7 @@ def letters_in(world: World) -> int:
 
 def started(world: World, limits: Limits = IN_A_ROW, fault: Fault = no_fault) -> Process:
     """A worker with limits, in the group."""
-    process = world.start(dead_letters=DeadLetterLimits(limits), fault=fault)
-    process.source.open(process.worker)
-    return process
+    return world.start(dead_letters=DeadLetterLimits(limits), fault=fault).joined()
 
 
 def step(world: World, process: Process, *, judged: bool) -> None:
@@ -160,8 +158,7 @@ def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> No
     world.put(*[INVALID] * 60, partition=0)
     process.worker.pacing.may_publish = lambda: False  # type: ignore[method-assign]
     world.steps(process, until=process.tracker.publishable)
-    other = world.start("worker-1", dead_letters=DeadLetterLimits(IN_A_ROW))
-    other.source.open(other.worker)
+    other = world.start("worker-1", dead_letters=DeadLetterLimits(IN_A_ROW)).joined()
     ended(world, process)
     assert letters_in(world) == LIMIT
     assert "accept" in str(ended(world, other))
@@ -203,8 +200,9 @@ class Broken(Simulation):
     def _start(self, name: str) -> None:
         if self.world.started and self.random.random() < PAUSES:
             return
-        process = self.world.start(name, fault=self._fault, limits=self._limits, dead_letters=self.rule(self.limits))
-        process.source.open(process.worker)
+        process = self.world.start(
+            name, fault=self._fault, limits=self._limits, dead_letters=self.rule(self.limits)
+        ).joined()
         self._running[name].append(process)
 
     def step(self, name: str, process: Process) -> None:
@@ -290,7 +288,6 @@ def test_a_check_after_the_commit_is_caught() -> None:
     """The negative control: the worker ends as well, with more in the log than the limit."""
     world = World(partitions=1)
     world.put(*[INVALID] * 60)
-    process = world.start(dead_letters=CommitsBeyond(IN_A_ROW))
-    process.source.open(process.worker)
+    process = world.start(dead_letters=CommitsBeyond(IN_A_ROW)).joined()
     ended(world, process)
     assert letters_in(world) > LIMIT

@@ -339,8 +339,7 @@ class DeadlyWorlds(Simulation):
     def _start(self, name: str) -> None:
         mortal = Mortal(self._fault)
         infer = killed_by_deadly(mortal.die)
-        process = self.world.start(name, fault=mortal, tracker=self._tracker, infer=infer)
-        process.source.open(process.worker)
+        process = self.world.start(name, fault=mortal, tracker=self._tracker, infer=infer).joined()
         self._running[name].append(process)
 
     def step(self, name: str, process: Process) -> None:

@@ -108,8 +108,7 @@ def test_one_article_that_is_larger_than_every_bound_goes_through() -> None:
 def test_the_source_is_paused_and_polled_while_capacity_is_missing() -> None:
     """Not at once, since a pause throws away what is prefetched; then polls go on so that the group sees life."""
     world = World()
-    process = world.start(limits=replace(LIMITS, max_in_flight=3, engine_timeout_s=1e9))
-    process.source.open(process.worker)
+    process = world.start(limits=replace(LIMITS, max_in_flight=3, engine_timeout_s=1e9)).joined()
     world.put(*[SHORT] * 10)
     world.steps(process, until=lambda: process.engine.busy > 0 and process.tracker.in_flight == 3)
     pool = process.engine
@@ -144,8 +143,7 @@ def test_no_room_for_a_moment_pauses_nothing() -> None:
 def test_a_limit_of_the_rate_lets_an_idle_worker_wait() -> None:
     """What it might read at once is no reason to look all the time."""
     world = World()
-    process = world.start(limits=replace(LIMITS, max_articles_per_second=100.0))
-    process.source.open(process.worker)
+    process = world.start(limits=replace(LIMITS, max_articles_per_second=100.0)).joined()
     before_s = world.clock()
     for _ in range(20):
         process.worker.step()
@@ -157,8 +155,7 @@ def test_all_counts_return_to_zero(seed: int) -> None:
     """When all is published nothing is in flight, queued or with a thread."""
     world = World(seed)
     world.put(*[SHORT, ARTICLE, None] * 20)
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     world.steps(process, until=world.done)
     assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
     assert (process.intake.scheduler.queued_windows, process.intake.scheduler.queued_tokens) == (0, 0)

@@ -23,8 +23,7 @@ def test_other_partitions_are_done_while_long_articles_are_in_progress(seed: int
     world = World(seed)
     world.put(*[DENSE] * 4, partition=0)
     world.put(*[SHORT] * 40, partition=1)
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     world.steps(process, until=lambda: len(world.outputs(partition=1)) == 40, at_most=20_000)
     assert len(world.outputs(partition=0)) < 4
     world.steps(process, until=world.done, at_most=100_000)
@@ -36,8 +35,7 @@ def test_long_articles_go_on_while_others_keep_the_queues_full() -> None:
     world = World()
     world.put(DENSE, partition=0)
     world.put(*[SHORT] * 2_000, partition=1)
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     world.steps(process, until=lambda: len(world.outputs(partition=0)) == 1, at_most=100_000)
     assert len(world.outputs(partition=1)) < 2_000
 
@@ -47,8 +45,7 @@ def test_long_articles_survive_being_forgotten_at_any_time(turns: int) -> None:
     """Waiting, with the tokenizer, held or with the engine: who is expelled reads them again."""
     world = World()
     world.put(SHORT, DENSE, DENSE, DENSE, SHORT, partition=0)
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     for _ in range(turns):
         process.worker.step()
     process.source.expel()

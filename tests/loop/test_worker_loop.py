@@ -10,10 +10,9 @@ import pytest
 from loop.checker import expected
 from loop.fake_clock import TICK_S
 from loop.fake_sink import DEAD_LETTERS, Output
-from loop.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
+from loop.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, World
 
 from enricher.worker.loop import loop
-from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.records import Partition
 
 
@@ -24,19 +23,12 @@ def test_the_documented_phases_are_those_of_step() -> None:
     assert ["admit", "prepare", "collect", "dispatch", "publish"] == documented == called
 
 
-def started(world: World, limits: LoopLimits = LIMITS) -> Process:
-    """One worker that has joined the group."""
-    process = world.start(limits=limits)
-    process.source.open(process.worker)
-    return process
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_articles_come_out_as_records_in_the_order_of_their_offsets(seed: int) -> None:
     """Whatever the order in which batches come back, the output has the input's order, and all of it is committed."""
     world = World(seed)
     offsets = world.put(*[SHORT, LONG] * 10)
-    process = started(world)
+    process = world.start().joined()
     world.steps(process, until=world.done)
     outputs = world.outputs()
     assert [output.offset for output in outputs if isinstance(output, Output)] == offsets
@@ -47,7 +39,7 @@ def test_records_hold_what_their_article_says() -> None:
     """Across windows and fields: the entities of the output are those that a regular expression finds in the text."""
     world = World()
     world.put(LONG)
-    world.steps(started(world), until=world.done)
+    world.steps(world.start().joined(), until=world.done)
     (output,) = world.outputs()
     assert isinstance(output, Output)
     assert expected(LONG)[1] == output.content
@@ -56,7 +48,7 @@ def test_records_hold_what_their_article_says() -> None:
 
 def test_every_turn_serves_the_sink_once() -> None:
     """Also one that has nothing to publish: a client keeps its events until somebody takes them."""
-    process = started(World())
+    process = World().start().joined()
     for turns in range(1, 6):
         process.worker.step()
         assert turns == process.sink.served
@@ -68,7 +60,7 @@ def test_commits_reach_the_end_past_trailing_transaction_markers(commits: list[b
     world = World(partitions=1)
     for commit in commits:
         world.put_transaction(SHORT, commit=commit)
-    world.steps(started(world), until=world.done)
+    world.steps(world.start().joined(), until=world.done)
     assert world.log.committed[Partition(INPUT, 0)] == end
     assert len(world.outputs()) == sum(commits)
 
@@ -79,14 +71,14 @@ def test_compacted_offsets_are_no_obstacle() -> None:
     world.put(*[SHORT] * 6)
     for offset in (0, 2, 3):
         world.log.compact(Partition(INPUT, 0), offset)
-    world.steps(started(world), until=world.done)
+    world.steps(world.start().joined(), until=world.done)
     assert [output.offset for output in world.outputs() if isinstance(output, Output)] == [1, 4, 5]
 
 
 def test_a_slow_article_holds_back_those_behind_it_and_no_other_partition() -> None:
     """While the head of a partition is with the device, nothing behind it is published, though it may be finished."""
     world = World()
-    process = started(world, replace(LIMITS, engine_timeout_s=1e9))
+    process = world.start(limits=replace(LIMITS, engine_timeout_s=1e9)).joined()
     process.engine.hangs = True
     world.put(SHORT)
     world.steps(process, until=lambda: bool(process.engine.submitted))
@@ -115,7 +107,7 @@ def test_a_dead_letter_is_one_output_in_the_transaction_of_its_neighbours(
     """A bad record is just another output: written once, and committed together with the good ones around it."""
     world = World()
     world.put(SHORT, value, SHORT)
-    process = started(world, replace(LIMITS, publish_interval_s=4.0))
+    process = world.start(limits=replace(LIMITS, publish_interval_s=4.0)).joined()
     process.worker.pacing.cadence.note_try(0.0)
     world.steps(process, until=world.done)
     outputs = [output for output in world.outputs(topic) if isinstance(output, Output) and output.offset == 1]
@@ -128,7 +120,7 @@ def test_an_article_without_tokens_is_enriched_with_nothing() -> None:
     """No windows means that there is nothing to wait for: an empty record comes out."""
     world = World()
     world.put(b" \n ")
-    world.steps(started(world), until=world.done)
+    world.steps(world.start().joined(), until=world.done)
     (output,) = world.outputs()
     assert isinstance(output, Output)
     assert output.content == []
@@ -167,8 +159,7 @@ def test_stopping_publishes_what_is_on_the_device_and_leaves_the_rest() -> None:
     assert process.engine.busy == 0
     assert world.violations() == []
     assert process.counters.published == committed
-    successor = world.start()
-    successor.source.open(successor.worker)
+    successor = world.start().joined()
     world.steps(successor, until=world.done)
 
 

@@ -27,8 +27,7 @@ def test_running_out_of_memory_costs_no_article_and_makes_batches_smaller(
 ) -> None:
     """Full batches have 40 tokens and the device's memory fits 20: after the first, no batch is larger."""
     world = World(partitions=1)
-    process = world.start(infer=with_room_for(ROOM_TOKENS))
-    process.source.open(process.worker)
+    process = world.start(infer=with_room_for(ROOM_TOKENS)).joined()
     world.put(*[SHORT] * 24)
     world.steps(process, until=world.done)
     under_way = len(process.engine.submitted)
@@ -50,8 +49,7 @@ def test_running_out_of_memory_costs_no_article_and_makes_batches_smaller(
 def test_enough_memory_changes_nothing() -> None:
     """The control: no step down, no count."""
     world = World(partitions=1)
-    process = world.start(infer=with_room_for(RULES.max_batch_tokens))
-    process.source.open(process.worker)
+    process = world.start(infer=with_room_for(RULES.max_batch_tokens)).joined()
     world.put(*[SHORT] * 100)
     world.steps(process, until=world.done)
     assert process.counters.out_of_memory == 0
@@ -75,8 +73,7 @@ def no_room_for_poison(batch: Batch) -> BatchResult:
 def test_an_article_that_never_fits_is_one_dead_letter_and_lowers_nothing() -> None:
     """Its window fails alone, so the size of its batch was not the cause; the others are all answered."""
     world = World(partitions=1)
-    process = world.start(infer=no_room_for_poison)
-    process.source.open(process.worker)
+    process = world.start(infer=no_room_for_poison).joined()
     for _ in range(12):
         world.put(*[SHORT] * 20, POISONED, *[SHORT] * 20)
         world.steps(process, until=world.done, at_most=20_000)

@@ -16,9 +16,7 @@ NOW, LATER = TOPICS = ("articles.now", "articles")
 
 def working(world: World, name: str = "worker-0") -> Process:
     """A worker that is a member."""
-    process = world.start(name)
-    process.source.open(process.worker)
-    return process
+    return world.start(name).joined()
 
 
 def done(world: World, topic: str) -> int:

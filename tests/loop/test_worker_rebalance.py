@@ -33,9 +33,7 @@ def publish_from_now_on(process: Process) -> None:
 
 def join(world: World, name: str = "worker-1") -> Process:
     """A second worker joins the group."""
-    process = world.start(name)
-    process.source.open(process.worker)
-    return process
+    return world.start(name).joined()
 
 
 def test_revoked_partitions_publish_what_is_ready_and_forget_the_rest() -> None:

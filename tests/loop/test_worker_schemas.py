@@ -23,9 +23,7 @@ FIRST = Partition(INPUT, 0)
 def started(world: World, limits: LoopLimits = LIMITS, *, until_caught_up: bool = False) -> Process:
     """One worker that has joined the group; the registry is away."""
     world.registry.away = True
-    process = world.start(limits=limits, until_caught_up=until_caught_up)
-    process.source.open(process.worker)
-    return process
+    return world.start(limits=limits, until_caught_up=until_caught_up).joined()
 
 
 def wait(world: World, process: Process, seconds: float) -> int:
@@ -160,8 +158,7 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
     assert world.clock() - began_s < 1
     assert process.schemas.closed
     world.registry.away = False
-    successor = world.start("worker-1")
-    successor.source.open(successor.worker)
+    successor = world.start("worker-1").joined()
     world.steps(successor, until=world.done)
     assert 3 == len(world.outputs())
 

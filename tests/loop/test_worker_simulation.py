@@ -105,8 +105,7 @@ class Simulation:
     def _start(self, name: str) -> None:
         process = self.world.start(
             name, fault=self._fault, tracker=self._tracker, infer=self.infer, limits=self._limits, forgets=self.forgets
-        )
-        process.source.open(process.worker)
+        ).joined()
         self._running[name].append(process)
 
     def step(self, name: str, process: Process) -> None:

@@ -65,8 +65,7 @@ def run_all(*values: bytes | None) -> World:
     """A world with these articles, all done, judged at each step."""
     world = World(partitions=1, setup=FOUR_TASKS)
     world.put(*values)
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     world.steps(process, until=world.done, at_most=100_000)
     return world
 

@@ -23,8 +23,7 @@ STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
 def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: str, visit: int) -> None:
     """Before the commit took effect the outputs are written again, after it they are not: the committed offset decides."""
     world = World(seed=visit)
-    process = world.start(fault=Faults(step, TransactionTrouble(step), visit))
-    process.source.open(process.worker)
+    process = world.start(fault=Faults(step, TransactionTrouble(step), visit)).joined()
     for index in range(12):
         world.clock.after(index * 96 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
     world.steps(process, until=lambda: world.clock() > 1.25 and world.done())
@@ -35,8 +34,7 @@ def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: st
 def test_a_commit_that_arrives_late_counts_once(after_ticks: int) -> None:
     """Before the recovery it is the commit after all; behind it the new producer's epoch fences it."""
     world = World()
-    process = world.start(fault=Faults("commit", Late(after_ticks * TICK_S), 1))
-    process.source.open(process.worker)
+    process = world.start(fault=Faults("commit", Late(after_ticks * TICK_S), 1)).joined()
     world.put(*[SHORT] * 20)
     world.steps(process, until=world.done)
     assert process.counters.recoveries == 1
@@ -53,8 +51,7 @@ def test_a_recovery_that_fails_is_tried_again(step: str) -> None:
         faults(at)
         more(at)
 
-    process = world.start(fault=fault)
-    process.source.open(process.worker)
+    process = world.start(fault=fault).joined()
     for partition in range(4):
         world.put(*[SHORT] * 10, partition=partition)
     world.steps(process, until=world.done)
@@ -82,8 +79,7 @@ def test_stopping_in_a_recovery_that_is_half_done_commits_nothing() -> None:
 def test_an_output_that_the_broker_refuses_becomes_a_dead_letter() -> None:
     """The record is written as a dead letter of the stage `publish`, its neighbours as always."""
     world = World()
-    process = world.start(refuses=refuses_offset_3)
-    process.source.open(process.worker)
+    process = world.start(refuses=refuses_offset_3).joined()
     world.put(*[SHORT] * 6)
     while not world.done():
         process.worker.step()
@@ -107,8 +103,7 @@ def refuses_every_list(output: Output) -> bool:
 def test_refused_outputs_named_one_at_a_time_all_become_dead_letters() -> None:
     """Each refusal is a step forward: neither do two of them take turns for ever, nor do they count as hopeless."""
     world = World()
-    process = world.start(refuses=refuses_every_list)
-    process.source.open(process.worker)
+    process = world.start(refuses=refuses_every_list).joined()
     world.put(*[SHORT] * 20)
     read, records, turns = process.intake.read, list[RawRecord](), 0
     process.intake.read = lambda raw: records.append(raw) or read(raw)  # type: ignore[func-returns-value]
@@ -124,8 +119,7 @@ def test_refused_outputs_named_one_at_a_time_all_become_dead_letters() -> None:
 def test_a_record_of_a_topic_that_was_made_again_inherits_no_refusal() -> None:
     """The same partition and offset, and the id of another topic."""
     world = World(partitions=1)
-    process = world.start(refuses=refuses_offset_3)
-    process.source.open(process.worker)
+    process = world.start(refuses=refuses_offset_3).joined()
     world.put(*[SHORT] * 4)
     while not process.counters.recoveries:
         process.worker.step()
@@ -142,8 +136,7 @@ def test_a_dead_letter_that_the_broker_refuses_is_written_smaller(taken: LetterF
         return output.form is not None and output.form < taken
 
     world = World()
-    process = world.start(refuses=refuses)
-    process.source.open(process.worker)
+    process = world.start(refuses=refuses).joined()
     world.put(SHORT, INVALID, SHORT)
     world.steps(process, until=world.done)
     (letter,) = world.outputs(DEAD_LETTERS)
@@ -193,8 +186,7 @@ def test_recovery_is_exhausted_when_no_transaction_succeeds_any_more() -> None:
 def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> None:
     """Trouble now and then, for ever, is no reason to give up."""
     world = World()
-    process = world.start(fault=Faults("commit", TransactionTrouble("now and then"), *range(1, 60, 2)))
-    process.source.open(process.worker)
+    process = world.start(fault=Faults("commit", TransactionTrouble("now and then"), *range(1, 60, 2))).joined()
     for index in range(40):
         world.clock.after(index * 0.5, lambda: world.put(SHORT))
     world.steps(process, until=lambda: world.clock() > 20 and world.done())
@@ -223,12 +215,10 @@ def test_fatal_errors_leave_the_loop(error: EnricherError, step: str) -> None:
 def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
     """The older process publishes nothing any more and ends; the newer one does the work."""
     world = World()
-    older = world.start()
-    older.source.open(older.worker)
+    older = world.start().joined()
     world.put(*[SHORT] * 10)
     world.steps(older, until=lambda: older.engine.busy > 0)
-    newer = world.start()
-    newer.source.open(newer.worker)
+    newer = world.start().joined()
     with pytest.raises(Fenced):
         world.steps(older, until=world.done)
     older.source.expel()
@@ -238,24 +228,21 @@ def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
 def test_a_fenced_process_that_is_started_again_does_the_work() -> None:
     """Nobody else is there: the broker had timed its transaction out, and a newer producer is all that it needs."""
     world = World()
-    fenced = world.start()
-    fenced.source.open(fenced.worker)
+    fenced = world.start().joined()
     world.put(*[SHORT] * 10)
     world.steps(fenced, until=lambda: fenced.engine.busy > 0)
     world.log.init_transactions("worker-0")
     with pytest.raises(Fenced):
         world.steps(fenced, until=world.done)
     fenced.close()
-    again = world.start()
-    again.source.open(again.worker)
+    again = world.start().joined()
     world.steps(again, until=world.done)
 
 
 def test_a_worker_that_is_fenced_when_it_is_asked_to_stop_ends_in_order() -> None:
     """What it could not publish is read again; a stop that was asked for is no failure."""
     world = World()
-    process = world.start()
-    process.source.open(process.worker)
+    process = world.start().joined()
     world.put(*[SHORT] * 10)
     world.steps(process, until=lambda: process.engine.busy > 0)
     world.log.init_transactions("worker-0")
@@ -275,8 +262,7 @@ def test_a_transaction_left_open_by_a_crash_is_ended_by_the_successor() -> None:
         world.steps(process, until=world.done)
     assert len(world.log.open_transactions) == 1
     process.source.expel()
-    successor = world.start()
-    successor.source.open(successor.worker)
+    successor = world.start().joined()
     world.steps(successor, until=world.done)
     assert world.log.committed == {Partition(INPUT, 0): 5, Partition(INPUT, 1): 0}
 

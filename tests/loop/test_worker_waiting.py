@@ -8,25 +8,17 @@ from random import Random
 
 import pytest
 from loop.fake_clock import TICK_S
-from loop.world import LIMITS, LONG, RULES, SHORT, Process, World
+from loop.world import LIMITS, LONG, RULES, SHORT, World
 
 from enricher.errors import Stalled
-from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.records import Release
 from enricher.worker.rules.load import Load
-
-
-def started(world: World, limits: LoopLimits = LIMITS) -> Process:
-    """One worker that has joined the group."""
-    process = world.start(limits=limits)
-    process.source.open(process.worker)
-    return process
 
 
 def test_publishing_keeps_its_interval() -> None:
     """Between the beginnings of two transactions lies at least the interval, however many articles are ready."""
     world = World()
-    process = started(world)
+    process = world.start().joined()
     random = Random(1)
     for _ in range(50):
         world.clock.after(random.random() * 4, lambda: world.put(SHORT))
@@ -41,7 +33,7 @@ def test_publishing_keeps_its_interval() -> None:
 def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
     """An idle thread takes it at once, and its transaction begins as soon as its batch is back."""
     world = World()
-    process = started(world, replace(LIMITS, publish_share=0.5))
+    process = world.start(limits=replace(LIMITS, publish_share=0.5)).joined()
     world.steps(process, until=lambda: world.clock() > 4)
     world.clock.after(1.0, lambda: world.put(SHORT))
     began_s = world.clock() + 1.0
@@ -53,7 +45,7 @@ def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
 def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
     """Under a backlog transactions are as large as without early publishing."""
     world = World()
-    process = started(world, replace(LIMITS, publish_share=0.5, max_in_flight=4_000))
+    process = world.start(limits=replace(LIMITS, publish_share=0.5, max_in_flight=4_000)).joined()
     process.worker.pacing.load = Load(threads=1, now_s=-60.0)
     process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
     for _ in range(40):
@@ -67,7 +59,7 @@ def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
 def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:
     """With a long idle wait a single article still goes to the device after `max_wait`, and out at the next transaction."""
     world = World()
-    process = started(world, replace(LIMITS, idle_wait_s=64.0))
+    process = world.start(limits=replace(LIMITS, idle_wait_s=64.0)).joined()
     process.worker.step()
     world.clock.after(1.0, lambda: world.put(SHORT))
     world.steps(process, until=lambda: world.outputs() != [])
@@ -78,7 +70,7 @@ def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:
 def test_with_nothing_to_do_the_loop_waits_in_the_poll() -> None:
     """An idle worker makes as many turns as its longest wait allows, and spends them in the source's poll."""
     world = World()
-    process = started(world)
+    process = world.start().joined()
     process.worker.step()
     turns = world.steps(process, until=lambda: world.clock() >= 10)
     assert turns <= 10 / LIMITS.idle_wait_s + 2
@@ -89,7 +81,7 @@ def test_with_nothing_to_do_the_loop_waits_in_the_poll() -> None:
 def test_a_record_ends_the_wait_in_the_poll() -> None:
     """An idle worker takes a new record at once, not at the end of its wait."""
     world = World()
-    process = started(world)
+    process = world.start().joined()
     process.worker.step()
     began_s = world.clock()
     world.clock.after(5 * TICK_S, lambda: world.put(SHORT))
@@ -103,7 +95,7 @@ def test_a_record_ends_the_wait_in_the_poll() -> None:
 def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
     """While the device works nobody waits in the poll, and the loop turns only for results and for new articles."""
     world = World()
-    process = started(world, replace(LIMITS, engine_timeout_s=1e9))
+    process = world.start(limits=replace(LIMITS, engine_timeout_s=1e9)).joined()
     world.put(SHORT)
     world.steps(process, until=lambda: process.engine.busy > 0)
     process.engine.hangs = True
@@ -118,7 +110,7 @@ def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
 def test_the_loop_never_spins(seed: int) -> None:
     """Every turn either moves something or lets time pass."""
     world = World(seed)
-    process = started(world, replace(LIMITS, max_in_flight=5))
+    process = world.start(limits=replace(LIMITS, max_in_flight=5)).joined()
     for index in range(40):
         world.clock.after(index * 100 * TICK_S, lambda: world.put(SHORT, LONG))
     counters, tokenizer = process.counters, process.tokenizer
@@ -141,7 +133,7 @@ def test_the_loop_never_spins(seed: int) -> None:
 def test_a_device_or_tokenizer_that_hangs_is_a_stall(what: str) -> None:
     """Nothing comes back within the bound while something is with it: the process must end, or hold its partitions."""
     world = World()
-    process = started(world, replace(LIMITS, engine_timeout_s=4.0))
+    process = world.start(limits=replace(LIMITS, engine_timeout_s=4.0)).joined()
     world.put(SHORT)
     (process.engine if what == "model" else process.tokenizer).hangs = True
     with pytest.raises(Stalled, match=what):
@@ -152,7 +144,7 @@ def test_a_device_or_tokenizer_that_hangs_is_a_stall(what: str) -> None:
 def test_a_device_that_works_for_long_is_no_stall() -> None:
     """Batch after batch for longer than the bound is progress, and so is a batch after a long rest."""
     world = World()
-    process = started(world, replace(LIMITS, engine_timeout_s=0.25))
+    process = world.start(limits=replace(LIMITS, engine_timeout_s=0.25)).joined()
     for index in range(40):
         world.clock.after(index * 0.0625 + (4.0 if index > 20 else 0), lambda: world.put(LONG, LONG))
     world.steps(process, until=lambda: world.clock() > 7 and world.done())
@@ -161,7 +153,7 @@ def test_a_device_that_works_for_long_is_no_stall() -> None:
 def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
     """Under full load it always has something to do, and gives something back all the time."""
     world = World()
-    process = started(world, replace(LIMITS, engine_timeout_s=0.5, max_in_flight=1_000))
+    process = world.start(limits=replace(LIMITS, engine_timeout_s=0.5, max_in_flight=1_000)).joined()
     process.tokenizer.longest_ticks = 400
     world.put(*[SHORT] * 300)
     world.steps(process, until=world.done)
@@ -171,7 +163,7 @@ def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
 def test_a_transaction_that_waits_for_the_brokers_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device and the tokenizer have long finished what they had when it began: nobody has collected it yet."""
     world = World()
-    process = started(world)
+    process = world.start().joined()
     publish, waited = process.sink.publish, list[int]()
 
     def wait_and_publish(release: Release) -> object:
@@ -190,7 +182,7 @@ def test_a_transaction_that_waits_for_the_brokers_is_no_stall(monkeypatch: pytes
 def test_work_that_goes_missing_is_a_stall(pool: str) -> None:
     """An article that nobody has any more would hold its partition for ever: it is noticed in the same turn."""
     world = World()
-    process = started(world)
+    process = world.start().joined()
     world.put(SHORT)
     (process.tokenizer if pool == "tokenizer" else process.engine).loses = True
     with pytest.raises(Stalled, match="in flight"):

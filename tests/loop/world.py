@@ -88,6 +88,11 @@ class Process:
 
     # ---- what `Worker.run` does between its turns, which a world makes one by one
 
+    def joined(self) -> Process:
+        """Join the group; returns this process."""
+        self.source.open(self.worker)
+        return self
+
     @property
     def is_finished(self) -> bool:
         """Whether the worker would end by itself."""
