@@ -107,19 +107,6 @@ def test_a_partition_that_begins_with_the_one_beyond_is_marked_too() -> None:
     assert (0, Mark()) == (world.log.committed[SECOND], world.log.marks[SECOND])
 
 
-def test_it_counts_over_its_partitions_and_no_tombstones() -> None:
-    """Ten here and ten there are twenty in a row."""
-    world = World()
-    process = started(world)
-    for partition in (0, 1):
-        world.put(*[INVALID, None] * 10, partition=partition)
-    world.steps(process, until=world.done)
-    assert letters_in(world) == LIMIT
-    world.put(INVALID, partition=0)
-    ended(world, process)
-    assert letters_in(world) == LIMIT
-
-
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("visit", [1, 2])
 def test_a_transaction_that_fails_or_is_in_doubt_counts_at_most_once(step: str, visit: int) -> None:
@@ -177,16 +164,6 @@ def test_outputs_found_too_large_while_they_are_written_count_too() -> None:
     process.sink.too_large = too_large
     world.put(*[SHORT] * 60)
     assert "publish:OutputTooLarge" in str(ended(world, process, judged=False))
-    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
-
-
-def test_outputs_that_the_broker_refuses_count_too() -> None:
-    """Each becomes a dead letter by a recovery of its own, which is no failed transaction that counts twice."""
-    world = World(partitions=1)
-    process = started(world)
-    process.sink.refuses = lambda output: isinstance(output.content, list)
-    world.put(*[SHORT] * 30)
-    assert "publish:RefusedOutput" in str(ended(world, process, judged=False))
     assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
 
 

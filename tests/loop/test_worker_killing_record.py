@@ -16,7 +16,6 @@ from loop.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 from support.properties import seeds
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.files import LineSource
 from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.records import Mark, Partition, Ticket
 
@@ -116,16 +115,6 @@ def test_switched_off_it_kills_for_ever() -> None:
     assert set(world.log.marks.values()) <= {Mark()}
 
 
-def test_several_of_them_are_all_found() -> None:
-    """Next to each other, at the end, and in two partitions."""
-    world = World()
-    world.put(KILLER, KILLER, *[SHORT] * 5, KILLER)
-    world.put(*[SHORT] * 9, KILLER, partition=1)
-    lives_until_done(world)
-    assert sorted(killed(world)) == [(FIRST, 0), (FIRST, 1), (FIRST, 7), (SECOND, 9)]
-    assert world.violations() == []
-
-
 def test_a_suspect_partition_leaves_room_for_one_record_in_the_worker() -> None:
     """So that a death is that record's: nothing else is with the tokenizer or the device, not even what was forgotten."""
     world = World()
@@ -170,21 +159,6 @@ def test_deaths_by_chance_dead_letter_nothing() -> None:
     assert lives_until_done(world) == 1
     assert killed(world) == []
     assert world.violations() == []
-
-
-def test_progress_begins_again_at_zero() -> None:
-    """Workers that die of something else, again and again, but get further each time, suspect nothing."""
-    world = World()
-    deaths = 0
-    while deaths < 3 * MAX_DEATHS:
-        world.put(*[SHORT] * 4)
-        before = world.log.committed.get(FIRST, 0)
-        life = Life(world)
-        life.until(lambda before=before: world.log.committed.get(FIRST, 0) > before)  # type: ignore[misc]
-        assert not life.process.counters.isolations
-        life.kill()
-        deaths += 1
-    assert lives_until_done(world) == 1
 
 
 def test_stopping_takes_the_attempt_back() -> None:
@@ -243,21 +217,6 @@ def test_a_recovery_is_no_death(step: str) -> None:
     life.until(world.done)
     assert life.process.counters.recoveries == 2
     assert not life.process.counters.isolations
-
-
-def test_a_recovery_while_a_record_is_alone_is_no_death_of_it() -> None:
-    """Its process lives, so the record is taken again, under the same count."""
-    world = World()
-    world.put(*[SHORT] * 4)
-    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS + 1, 1)
-    life = Life(world)
-    life.until(lambda: world.log.marks[FIRST] == Mark(MAX_DEATHS + 2, 2))
-    for _ in range(3):
-        life.process.recover(TransactionTrouble("the broker was away"))
-        life.until(lambda: life.process.engine.busy > 0)
-        assert world.log.marks[FIRST] == Mark(MAX_DEATHS + 2, 2)
-    life.until(world.done)
-    assert killed(world) == []
 
 
 def test_the_next_owner_of_a_suspect_partition_takes_its_records_alone() -> None:
@@ -323,12 +282,6 @@ def test_one_transaction_counts_all_partitions_of_a_poll() -> None:
         world.put(*[SHORT] * 5)
         life.until(world.done)
     assert [commit for commit in world.log.commits[1:] if not commit.first_offsets] == []
-
-
-def test_a_file_has_no_marks() -> None:
-    """Nothing stands beside a line's number, so nothing is counted there."""
-    source = LineSource.__new__(LineSource)
-    assert source.start_of(FIRST) is None  # type: ignore[func-returns-value]
 
 
 class DeadlyWorlds(Simulation):

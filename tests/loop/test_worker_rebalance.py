@@ -111,53 +111,6 @@ def test_lost_partitions_publish_nothing() -> None:
     world.steps(process, until=world.done)
 
 
-def test_offsets_of_a_worker_that_was_thrown_out_are_refused() -> None:
-    """It publishes before it hears of it: the group fences the transaction, recovery follows, nothing is doubled."""
-    world, process = world_with_one_worker()
-    world.put(INVALID, INVALID)
-    process.worker.step()
-    other = join(world)
-    process.source.expel()
-    publish_from_now_on(process)
-    with pytest.raises(TransactionTrouble):
-        process.publish()
-    process.recover(TransactionTrouble("fenced by the group"))
-    world.steps(process, other, until=world.done)
-
-
-def test_a_partition_that_comes_back_starts_at_its_committed_offset() -> None:
-    """What was forgotten is read again, once; late results of the first time land nowhere."""
-    world, process = world_with_one_worker()
-    world.put(SHORT, LONG, partition=0)
-    world.put(SHORT, LONG, partition=1)
-    world.steps(process, until=lambda: process.engine.busy > 0)
-    other = join(world)
-    world.steps(process, until=lambda: len(process.tracker.partitions) == 1)
-    other.worker.stop()
-    other.drain()
-    other.close()
-    publish_from_now_on(process)
-    world.steps(process, until=world.done)
-    assert len(world.outputs()) == 2
-    assert len(world.outputs(partition=1)) == 2
-
-
-def test_late_results_on_forgotten_tickets_land_nowhere() -> None:
-    """The engine finishes windows whose article was forgotten: nobody sees it, and the counts stay right."""
-    world, process = world_with_one_worker()
-    world.put(*[SHORT] * 10)
-    world.steps(process, until=lambda: process.engine.busy > 0)
-    process.source.expel()
-    process.worker.step()
-    busy = process.engine.busy
-    assert busy > 0
-    world.clock.sleep(1.0)
-    publish_from_now_on(process)
-    world.steps(process, until=world.done)
-    assert len(world.outputs()) == 10
-    assert (process.tracker.in_flight, process.tracker.in_flight_bytes, process.engine.busy) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("step", ["begin", "produce", "send_offsets", "commit", "committed"])
 def test_trouble_in_the_last_transaction_before_revocation_loses_nothing(step: str) -> None:
     """The partition is given up all the same, the rest is rewound; whether it was committed is read from the log."""

@@ -106,17 +106,6 @@ def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: byte
     assert (201, set()) == (len(world.outputs()), process.source.held)
 
 
-def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
-    """One poll takes no more than half of the room that is left."""
-    world = World(partitions=6)
-    for number in range(5):
-        world.put(*[NEEDY] * 200, partition=number)
-    process = started(world)
-    wait(world, process, 5)
-    world.put(*[SHORT] * 200, partition=5)
-    world.steps(process, until=lambda: len(world.outputs(partition=5)) == 200, at_most=20_000)
-
-
 def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
     """Also while it is held, when nothing of it is read; the age grows, and one schema is wanted."""
     world = World()
@@ -131,19 +120,6 @@ def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
     assert seen.waiting == {FIRST: seen.waiting_articles}
     assert seen.oldest_age_s - before.oldest_age_s == pytest.approx(100, abs=1)
     assert 1 == (seen.schemas.wanted if seen.schemas else None)
-
-
-def test_a_held_partition_that_leaves_is_no_longer_held() -> None:
-    """And when it comes back it is read like any other."""
-    world = World()
-    world.put(*[NEEDY] * 100)
-    process = started(world)
-    wait(world, process, 5)
-    process.source.expel()
-    process.worker.step()
-    world.registry.away = False
-    world.steps(process, until=world.done, at_most=20_000)
-    assert 100 == len(world.outputs())
 
 
 def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
@@ -296,3 +272,14 @@ def test_a_ticket_that_is_lost_is_a_stall_although_others_wait() -> None:
     process.tokenizer.loses = True
     with pytest.raises(Stalled, match="in flight"):
         wait(world, process, 5)
+
+
+def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
+    """One poll takes no more than half of the room that is left."""
+    world = World(partitions=6)
+    for number in range(5):
+        world.put(*[NEEDY] * 200, partition=number)
+    process = started(world)
+    wait(world, process, 5)
+    world.put(*[SHORT] * 200, partition=5)
+    world.steps(process, until=lambda: len(world.outputs(partition=5)) == 200, at_most=20_000)

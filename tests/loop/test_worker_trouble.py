@@ -225,20 +225,6 @@ def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
     world.steps(newer, until=world.done)
 
 
-def test_a_fenced_process_that_is_started_again_does_the_work() -> None:
-    """Nobody else is there: the broker had timed its transaction out, and a newer producer is all that it needs."""
-    world = World()
-    fenced = world.start().joined()
-    world.put(*[SHORT] * 10)
-    world.steps(fenced, until=lambda: fenced.engine.busy > 0)
-    world.log.init_transactions("worker-0")
-    with pytest.raises(Fenced):
-        world.steps(fenced, until=world.done)
-    fenced.close()
-    again = world.start().joined()
-    world.steps(again, until=world.done)
-
-
 def test_a_worker_that_is_fenced_when_it_is_asked_to_stop_ends_in_order() -> None:
     """What it could not publish is read again; a stop that was asked for is no failure."""
     world = World()
@@ -250,21 +236,6 @@ def test_a_worker_that_is_fenced_when_it_is_asked_to_stop_ends_in_order() -> Non
     process.close()
     assert world.violations() == []
     assert world.log.group.members == {}
-
-
-def test_a_transaction_left_open_by_a_crash_is_ended_by_the_successor() -> None:
-    """Its outputs stay invisible, and reading continues from the offsets before it."""
-    world = World()
-    process = world.start(fault=Faults("commit", KeyboardInterrupt(), 1))  # type: ignore[arg-type]
-    process.source.open(process.worker)
-    world.put(*[SHORT] * 5)
-    with pytest.raises(KeyboardInterrupt):
-        world.steps(process, until=world.done)
-    assert len(world.log.open_transactions) == 1
-    process.source.expel()
-    successor = world.start().joined()
-    world.steps(successor, until=world.done)
-    assert world.log.committed == {Partition(INPUT, 0): 5, Partition(INPUT, 1): 0}
 
 
 def test_every_attempt_of_a_recovery_serves_the_sink() -> None:
