@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
 from health.looking import until
 from health.test_health_run import Running
-from kafka.clients import config_for, ends_for, unguarded
 from kafka.harness import as_sent, publish, short_articles, worker
 from kafka.test_processes import TEXT
-from support.made_again import topic_id
-from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
-from enricher.errors import RecoveryExhausted, TransactionTrouble
-from enricher.worker.loop.recovery import Recovery, RecoveryLimits
-from enricher.worker.runtime.deadlines import StopEvent
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 
@@ -92,46 +83,3 @@ def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: 
     with worker({**topics.environment, **TEXT, **wrong}, log=log, stub=True) as process:
         assert 4 == process.wait(PATIENCE_S)
     assert "enricher: there is no topic 'nowhere': create it" in log.read_text()
-
-
-def create(topics: Topics, name: str) -> None:
-    """A topic like the others."""
-    admin = admin_of(topics.bootstrap_servers)
-    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(PATIENCE_S)
-
-
-def delete(topics: Topics) -> None:
-    """The output topic; returns when the broker says that there is none."""
-    admin = admin_of(topics.bootstrap_servers)
-    admin.delete_topics([topics.output])[topics.output].result(PATIENCE_S)
-    gone = partial(topic_id, topics.bootstrap_servers, topics.output)
-    wait_until(lambda: gone() is None, PATIENCE_S, "the topic is gone")
-
-
-class _After(StopEvent):
-    """Creates the output topic before a given attempt."""
-
-    def __init__(self, attempt: int, topics: Topics) -> None:
-        super().__init__()
-        self._left, self._topics = attempt, topics
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Called before each attempt."""
-        self._left -= 1
-        if self._left == 0:
-            create(self._topics, self._topics.output)
-        return super().wait(timeout_s)
-
-
-def test_a_topic_that_is_missing_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
-    """Recovery continues until the broker knows the topic again, within its bound; beyond that the exit code is 6."""
-    source, sink = ends_for(config_for(topics))
-    delete(topics)
-    limits = RecoveryLimits(timeout_s=60, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=0)
-    recovery = Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded)
-    assert recovery.run(TransactionTrouble("first"), _After(3, topics))
-    delete(topics)
-    with pytest.raises(RecoveryExhausted, match=f"'{topics.output}'"):
-        Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
-            TransactionTrouble("second"), StopEvent()
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import orjson
 import pytest
@@ -19,7 +18,7 @@ from enricher.worker.settings import load_settings
 from enricher.worker.stats import Counters
 from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import kafka_worker
-from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
+from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
 
 pytestmark = pytest.mark.broker
@@ -147,21 +146,6 @@ def test_a_dead_letter_too_large_for_its_topic_takes_a_smaller_form(
         reason["enricher.dlq.value.omitted_bytes"],
     )
     assert (2, 0 if told else 1) == (counters.records, counters.recoveries)
-
-
-def test_a_model_that_fails_on_one_window_dead_letters_one_article(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
-) -> None:
-    """Its article is dead-lettered, the others of the same batch are enriched."""
-    articles: list[Mapping[str, str]] = [{"id": f"good-{n}", "body": "Angela Merkel in Paris."} for n in range(6)]
-    bad = {"id": "bad", "body": f"Angela {BAD_WORD} in Paris."}
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, [*articles[:3], bad, *articles[3:]]))
-    run_worker(topics, monkeypatch, model)
-    records = read_all(topics.bootstrap_servers, topics.output)
-    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert_exactly_once([*records, *dead], places)
-    assert [message.key() for message in dead] == [b"bad"]
-    assert headers_of(dead[0])["enricher.dlq.stage"] == b"inference"
 
 
 FORGED = [("enricher.dlq.value.omitted_bytes", b"1"), ("enricher.record.id", b"mine"), ("kept", None)]

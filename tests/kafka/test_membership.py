@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from random import Random
 from typing import Any, cast
 
 import pytest
@@ -119,24 +118,6 @@ def test_a_member_joins_again_three_times_in_half_a_minute_at_most(client: Clien
         clock.now_s += 3
         client.calls("on_assign")
     assert 1 + 3 * 3 >= client.told.count("subscribe") > 1 + 3
-
-
-def test_members_that_join_again_come_to_rest() -> None:
-    """One rebalance in which nobody gets anything makes one more, and that one none, however slow some members are."""
-    chosen = Random(7)
-    for _ in range(200):
-        clock, members = Clock(), [Client() for _ in range(chosen.randint(1, 6))]
-        for member in members:
-            Rebalances(cast("Assignment", member), Diary(), clock).subscribe(cast("Consumer", member), ["articles"])
-            member.calls("on_assign", 1)
-        clock.now_s += 60
-        rounds, asked = 0, [1] * len(members)
-        while rounds == 0 or asked != [each.told.count("subscribe") for each in members]:
-            rounds, asked = rounds + 1, [each.told.count("subscribe") for each in members]
-            for member in chosen.sample(members, len(members)):
-                clock.now_s += chosen.choice((0.0, 0.1, 3.0))
-                member.calls("on_assign")
-        assert 2 == rounds
 
 
 def test_a_newcomer_that_is_being_closed_does_not_join_again(client: Client) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,27 +96,6 @@ def test_a_child_that_is_killed_ends_all_and_a_restart_loses_nothing(topics: Top
     assert_all_is_there_once(topics, places)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number: int) -> None:
-    """The children drain and leave, the parent ends with 0, no process is left, and a successor finds the rest."""
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600, seed=6)))
-    log = tmp_path / "log"
-    with worker({**topics.environment, **SILENT, **TEXT, **SLOW}, "--processes", "2", log=log, stub=True) as parent:
-        wait_until(lambda: published(topics) > 20, WORK_S, "the first records")
-        # One that is still starting would end before it has anything to drain.
-        wait_until(lambda: have_both_partitions(log), WORK_S, "each has partitions")
-        children = children_of(parent)
-        assert len(children) == 2
-        parent.send_signal(number)
-        assert parent.wait(WORK_S) == 0
-    assert_gone(children)
-    said = log.read_text()
-    assert len(re.findall(r"^\[[01]\] .* done: ", said, re.MULTILINE)) == 2, said
-    with worker(topics.environment, "--until-caught-up", stub=True) as successor:
-        assert successor.wait(WORK_S) == 0
-    assert_all_is_there_once(topics, places)
-
-
 def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
     """They are not left behind to fence a successor; nothing is lost or doubled."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600, seed=7)))
@@ -130,14 +108,3 @@ def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
     with worker(environment, "--processes", "2", "--until-caught-up", stub=True) as successor:
         assert successor.wait(WORK_S) == 0
     assert_all_is_there_once(topics, places)
-
-
-def test_a_mistake_in_the_settings_ends_all_at_once_with_its_code(topics: Topics, tmp_path: Path) -> None:
-    """A mistake that only a child can find, such as a file that cannot be read, is not tried again."""
-    log = tmp_path / "log"
-    properties = orjson.dumps({"sasl.password": {"file": str(tmp_path / "nothing")}}).decode()
-    wrong = {**topics.environment, **SILENT, **TEXT, "ENRICHER_KAFKA__PROPERTIES": properties}
-    with worker(wrong, "--processes", "2", log=log, stub=True) as parent:
-        assert parent.wait(WORK_S) == 2
-    said = log.read_text()
-    assert "nothing, which cannot be read: No such file" in said

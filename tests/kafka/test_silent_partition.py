@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
 from threading import Event
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from kafka.clients import (
     begun,
     client_of,
     config_for,
     ends_for,
     inputs,
-    joined,
     opened,
     poll_until,
     records_of,
     release_of,
 )
-from kafka.harness import assert_all_is_there_once, publish, transaction
+from kafka.harness import assert_all_is_there_once, publish
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -94,17 +92,6 @@ def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecor
     return records
 
 
-def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
-    """The client's queue is never empty, but once it is read alone the partition has nothing before it."""
-    count = 40_000
-    source, _ = opened(config_for(topics, partition_timeout_s=BOUND_S))
-    lose(source, topics)
-    client_of(source).resume([TopicPartition(topics.input, number) for number in range(1, 4)])
-    backlog(topics, count)
-    with pytest.raises(Stalled, match=r"articles 0 delivered nothing for 2 s: it has more records"):
-        read_slowly(source, 3 * count // 4, 20)
-
-
 def test_partitions_that_a_backlog_keeps_waiting_end_no_process(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,18 +103,3 @@ def test_partitions_that_a_backlog_keeps_waiting_end_no_process(
     assert "for a moment: nothing came of it" in caplog.text
     for number in range(4):
         assert list(range(count // 4)) == [record.offset for record in records if record.partition.number == number]
-
-
-def test_a_committed_offset_that_stays_unknown_ends_the_process_too(topics: Topics) -> None:
-    """An open transaction hides it, while the leader of the partition answers."""
-    config = config_for(topics, partition_timeout_s=1, transaction_timeout_s=1)
-    with (
-        closing(Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})) as nobody,
-        transaction(topics.bootstrap_servers, f"{topics.group}.hides", commit=False) as producer,
-    ):
-        offsets = [TopicPartition(topics.input, 0, 0)]
-        producer.send_offsets_to_transaction(offsets, nobody.consumer_group_metadata(), PATIENCE_S)
-        source, _ = joined(config)
-        with pytest.raises(Stalled, match="its committed offset is unknown"):
-            poll_until(source, lambda: False)
-        assert source.connection().silent_s > 0

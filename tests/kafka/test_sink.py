@@ -14,10 +14,8 @@ from kafka.clients import (
     dead,
     ends_for,
     finished,
-    grow,
     inputs,
     opened,
-    poll_until,
     records_of,
     release_of,
     sink_for,
@@ -45,20 +43,6 @@ from enricher.worker.records import Article, Coverage, Partition, RawRecord, Rel
 from tools.chaos.stub import StubEngine, stub_model
 
 pytestmark = pytest.mark.broker
-
-
-def test_inputs_without_a_partition_of_their_number_go_by_their_key(topics: Topics) -> None:
-    """With more input partitions than output partitions, where the settings allow it; none is lost."""
-    grow(topics, 8, topics.input)
-    config = config_for(topics, allow_fewer_partitions=True)
-    places = publish(topics.bootstrap_servers, topics.input, inputs(40))
-    source, diary = opened(config)
-    poll_until(source, lambda: len(diary.owned) == 8)
-    source.rewind()
-    sink, _ = sink_for(source, config)
-    sink.publish(release_of(records_of(source, 40)))
-    outputs = read_all(topics.bootstrap_servers, topics.output)
-    assert {message.key() for message in outputs} == {sent.key for sent in places.values()}
 
 
 class _LosesItsReason(Producer):

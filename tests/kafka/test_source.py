@@ -10,11 +10,9 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
 from kafka.clients import (
     Diary,
     begin,
-    client_of,
     config_for,
     ends_for,
     opened,
@@ -128,24 +126,6 @@ def test_what_leaves_is_known_until_the_listener_has_published_once_more(topics:
     assert {} == first.positions(other.owned)
 
 
-def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
-    """A transaction that fails inside the revocation reaches the loop, and nothing leaves the client's callback."""
-    config = config_for(topics)
-    first, diary = opened(config)
-
-    def fail(_partitions: object) -> None:
-        raise TransactionTrouble("while revoking")
-
-    diary.on_revoked = fail
-    second = KafkaSource(replace(config, instance="worker-1"))
-    second.open(Diary())
-    with pytest.raises(TransactionTrouble, match="while revoking"):
-        poll_both(first, second, lambda: False)
-    diary.on_revoked = lambda _partitions: None
-    leave_group(first)
-    leave_group(second)
-
-
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:
     """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
@@ -174,14 +154,6 @@ def test_a_missing_topic_is_named(topics: Topics) -> None:
     source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
     with pytest.raises(MissingTopic, match=r"'no-such-topic'.*topics create"):
         source.open(Diary())
-    source.close()
-
-
-def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
-    """The broker would accept empty group metadata without fencing, so it is never sent."""
-    source = KafkaSource(config_for(topics))
-    with pytest.raises(TransactionTrouble, match="not a member"):
-        source.membership()
     source.close()
 
 
@@ -303,19 +275,6 @@ def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timesta
     assert (1, None) == (seen.behind, seen.age_s)
 
 
-def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> None:
-    """A recreated topic begins at offset 0 again: what is in flight belongs to a log that no longer exists."""
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
-    source, _ = opened(config_for(topics))
-    records = records_of(source, 20)
-    # What the client does by itself when the broker no longer knows the offset.
-    client_of(source).seek(TopicPartition(topics.input, records[-1].partition.number, 0))
-    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 20"):
-        poll_until(source, lambda: False)
-    source.rewind()
-    assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
-
-
 @pytest.fixture
 def _quiet_client() -> Iterator[None]:
     """The client's log as the command line configures it: errors only."""
@@ -339,3 +298,29 @@ def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytes
     source.rewind()
     assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
     poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)
+
+
+def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
+    """The broker would accept empty group metadata without fencing, so it is never sent."""
+    source = KafkaSource(config_for(topics))
+    with pytest.raises(TransactionTrouble, match="not a member"):
+        source.membership()
+    source.close()
+
+
+def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
+    """A transaction that fails inside the revocation reaches the loop, and nothing leaves the client's callback."""
+    config = config_for(topics)
+    first, diary = opened(config)
+
+    def fail(_partitions: object) -> None:
+        raise TransactionTrouble("while revoking")
+
+    diary.on_revoked = fail
+    second = KafkaSource(replace(config, instance="worker-1"))
+    second.open(Diary())
+    with pytest.raises(TransactionTrouble, match="while revoking"):
+        poll_both(first, second, lambda: False)
+    diary.on_revoked = lambda _partitions: None
+    leave_group(first)
+    leave_group(second)
