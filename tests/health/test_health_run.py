@@ -23,8 +23,6 @@ from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 from tools.ports import free_row
 
-CANARY = "Quarkelfink"
-"""A word in every article, which must appear nowhere else."""
 PROBES = ("/livez", "/readyz", "/startupz")
 START_S, WORK_S = 120.0, 180.0
 
@@ -90,23 +88,16 @@ def running(
 
 
 def articles(count: int, seed: int = 1) -> list[Sent]:
-    """Short articles with the canary in text, id and key."""
+    """Short articles; ids of another seed are others."""
     return [
-        as_sent({**article, "id": f"{CANARY}-{seed}-{number}", "body": f"{CANARY} said: {article['body']}"})
-        for number, article in enumerate(short_articles(count, seed))
+        as_sent({**article, "id": f"{seed}-{number}"}) for number, article in enumerate(short_articles(count, seed))
     ]
-
-
-def everything_said(worker: Running) -> str:
-    """Everything that the port serves, and the log."""
-    answers = [worker.get(path).text for path in (*PROBES, "/metrics", "/status.json", "/")]
-    return "\n".join([*answers, (worker.folder / "log").read_text()])
 
 
 @pytest.mark.broker
 def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topics, tmp_path: Path) -> None:
-    """It is ready once it is a member; then its metrics are correct, and no text of an article appears anywhere."""
-    bad = [Sent(CANARY.encode(), f'{{"body": "{CANARY}"}}'.encode()), Sent(CANARY.encode(), CANARY.encode())]
+    """It is ready once it is a member; then its metrics are correct."""
+    bad = [Sent(b"no id", b'{"body": "x"}'), Sent(b"no JSON", b"x")]
     publish(topics.bootstrap_servers, topics.input, [*articles(300), *bad, Sent(b"gone", None)])
     with running(tmp_path, topics.environment, gates=["loading"]) as worker:
         until(lambda: worker.probes() == (200, 503, 503), "it is alive and not ready", START_S)
@@ -126,7 +117,6 @@ def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topic
             status["worker"]["instance"],
             status["assigned"],
         )
-        assert CANARY not in everything_said(worker)
         worker.process.terminate()
         assert worker.process.wait(PATIENCE_S) == 0
 
@@ -144,20 +134,6 @@ def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Pat
         assert "draining\n" == worker.get("/readyz").text
         worker.gate("running").unlink()
         assert worker.process.wait(PATIENCE_S) == 0
-
-
-@pytest.mark.broker
-def test_a_model_that_hangs_turns_livez_false_before_the_process_ends(topics: Topics, tmp_path: Path) -> None:
-    """This happens at half of the bound; it stays ready and started, and the reason is one line."""
-    environment = {**topics.environment, "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "20"}
-    publish(topics.bootstrap_servers, topics.input, articles(20))
-    with running(tmp_path, environment, gates=["running"]) as worker:
-        until(lambda: worker.metric("enricher_batches_total") > 0, "a batch is on the device", START_S)
-        until(lambda: worker.get("/livez").status == 503, "it is not alive")
-        assert re.fullmatch(r"the model has finished no batch for \d+ s, bound 10 s\n", worker.get("/livez").text)
-        assert worker.process.poll() is None
-        worker.gate("running").unlink()
-        until(lambda: worker.probes() == (200, 200, 200), "it is alive again")
 
 
 @pytest.mark.broker
@@ -227,16 +203,6 @@ def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
     with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "4"}, gates=["loading"]) as worker:
         assert 7 == worker.process.wait(PATIENCE_S)
     assert "no progress in 'starting' for 4 s" in (tmp_path / "log").read_text()
-
-
-def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    """If the port was set explicitly, it ends with exit code 2, names the setting, and loads nothing."""
-    with running(tmp_path, {}, gates=["loading"]) as first:
-        until(lambda: first.probes() == (200, 503, 503), "the first one has a port", START_S)
-        log = tmp_path / "second.log"
-        second = Forked(["-m", "enricher", "run"], {**os.environ, "ENRICHER_HEALTH__PORT": str(first.port)}, log)
-        assert 2 == second.wait(PATIENCE_S)
-    assert "health.port" in log.read_text()
 
 
 def test_health_can_be_switched_off(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 
 import pytest
-from health.looking import LOCALHOST, get, health_of, served, serving, until, view_of
+from health.looking import LOCALHOST, get, health_of, served, serving, until
 from loop.world import World
 from support.patience import PATIENCE_S
 
@@ -55,16 +55,6 @@ def test_a_worker_that_loads_its_model_is_alive_and_not_ready(port: int) -> None
     for path in ("/readyz", "/startupz"):
         assert (503, "loading the model\n") == (get(port, path).status, get(port, path).text)
     assert (200, True) == (get(port, "/metrics").status, 'enricher_state="starting"} 1.0' in get(port, "/metrics").text)
-
-
-def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: WorkerHealth) -> None:
-    """In each state of a start, the probes answer as Kubernetes expects."""
-    process = World().start().joined()
-    health.show(view_of(process))
-    assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
-    process.worker.stop()
-    assert [200, 503, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
-    assert "draining\n" == get(port, "/readyz").text
 
 
 @pytest.mark.parametrize("path", PATHS)
