@@ -1,4 +1,4 @@
-"""config.json: what determines the graph, and which head the folder has. No weights are read."""
+"""Reads config.json: the parts that determine the graph, and the kind of the head. No weights are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EncoderConfig(BaseModel):
     is_decoder: bool = False
     id2label: dict[int, str] = Field(default_factory=dict)
     problem_type: str | None = None
-    """Says what the values of sequence classification mean: classes, one or several of which hold, or a number."""
+    """The meaning of the values of sequence classification: classes, one or several of which hold, or a number."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The names that each encoder family has for its weights: one table; no other code knows a family by name.
+"""The names of each encoder family's weights, in one table. No other code knows a family by name.
 
-All of them are the same post-norm encoder (Devlin et al. 2019). They differ in names, in whether token types exist, in the
+All families are the same post-norm encoder (Devlin et al. 2019). They differ in names, in whether token types exist, in the
 first position id, and in whether the embeddings are narrower than the encoder. Nothing about ONNX belongs here.
 
-The names of a checkpoint's weights are those of the graph, those that change no answer, and the others, which are refused.
-transformers only warns about weights that a model has no place for, and answers without them: those of a CRF, of an adapter,
-of a second head, of layers that config.json does not count. Names are enough to see that; no weight is read.
+A checkpoint may have weights of the graph and weights that change no answer; all other weights are refused. transformers
+only warns about weights that a model has no place for, and answers without them: the weights of a CRF, of an adapter, of a
+second head, of layers that config.json does not count. Names are enough to see that; no weight is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LayerNames:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """All of them, in the order of the graph."""
+        """All modules of the layer, in the order of the graph."""
         return tuple(getattr(self, each.name) for each in fields(self))
 
 
@@ -62,7 +62,7 @@ class Family:
     base: str
     """Prefix of everything but the classifier. Encoders without a head are saved without it."""
     classes: ClassHeadNames
-    """Its sequence classification head."""
+    """The family's sequence classification head."""
     layers: str = "encoder.layer.{}"
     """Prefix of layer `{}`, after `base`."""
     layer: LayerNames = field(default_factory=LayerNames)
@@ -123,15 +123,15 @@ MERGE_ADAPTER = "Merge an adapter into the weights where PyTorch is (PEFT: merge
 _OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 """Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 _CONSTANTS = ("embeddings.position_ids", "embeddings.token_type_ids")
-"""The numbers 0, 1, 2, ... and zeros, which older releases of transformers saved."""
+"""Constants (the numbers 0, 1, 2, ..., and zeros) that older releases of transformers saved."""
 _POOLER = ("pooler.dense.weight", "pooler.dense.bias")
-"""Beside the encoder in many checkpoints for named entities and vectors; only BERT's head for sequences reads it."""
+"""A layer in many checkpoints for named entities and vectors, which only BERT's head for sequences reads."""
 _PRE_TRAINING = (
     *("cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector."),
     *("generator_predictions.", "generator_lm_head.", "discriminator_predictions."),
 )
-"""The heads of pre-training. An encoder that makes vectors may have been saved with its own; transformers saves none of them
-beside a head for tokens or sequences, so there it would be a second head."""
+"""The heads of pre-training. An encoder that makes vectors may have been saved with one; beside a head for tokens or
+sequences transformers saves none, so there it would be a second head."""
 _CLASSES = {
     "labels": "AutoModelForTokenClassification",
     "classifier": "AutoModelForSequenceClassification",
@@ -161,7 +161,7 @@ def head_weights(family: Family, layers: Layers) -> Iterator[str]:
 
 
 def stored_name(name: str, family: Family, stored: Collection[str]) -> str | None:
-    """The name of a weight among those stored: of an encoder that was saved alone, without the family's prefix."""
+    """The stored name of a weight, which lacks the family's prefix if the encoder was saved alone; None if it is missing."""
     for known in (name, name.removeprefix(f"{family.base}.")):
         if known in stored:
             return known

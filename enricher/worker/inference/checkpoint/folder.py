@@ -25,7 +25,7 @@ from enricher.worker.records import Float32Array
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
 ADAPTER_FILE = "adapter_config.json"
-"""An adapter is described in it. Where PEFT is installed, transformers adds the adapter to the model by itself."""
+"""The file that describes an adapter. Where PEFT is installed, transformers adds the adapter to the model by itself."""
 VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 """The files that may hold a tokenizer's vocabulary; one of them is required."""
 TOKENIZER_FILES = (
@@ -38,7 +38,7 @@ TOKENIZER_FILES = (
 """Every file that a fast tokenizer of the supported families may use."""
 
 OpenFiles = dict[Path, Any]
-"""Files of weights that `safe_open` opened, by their paths. They are closed with the last reference to it."""
+"""Files of weights that `safe_open` opened, by their paths. They are closed with the last reference to the dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Checkpoint:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Label names by id: position and kind for `ner`, plain for `classification`, else none."""
+        """Label names by id: position and kind for `ner`, plain names for `classification`, else none."""
         return self.head.labels
 
     @property
@@ -101,7 +101,7 @@ class Checkpoint:
     def weight(self, name: str, opened: OpenFiles | None = None) -> Float32Array:
         """Read one weight as float32. Raises ModelError if it is missing or of an unsupported type.
 
-        Its file stays open in `opened`, for whoever reads many weights: to open it takes up to some milliseconds.
+        The file stays open in `opened`, for callers that read many weights: opening it takes up to some milliseconds.
         """
         stored = self._stored_name(name)
         path, files = self._file_of[stored], {} if opened is None else opened

@@ -23,7 +23,7 @@ class Part(BaseModel):
 
 
 def is_absent(value: object) -> bool:
-    """Whether to leave a field out, so that reports made before it existed stay the same bytes."""
+    """Whether to leave a field out, so that reports from before the field existed stay the same bytes."""
     return value is None
 
 

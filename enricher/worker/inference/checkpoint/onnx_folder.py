@@ -20,7 +20,7 @@ from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 DEFAULT_POSITIONS = 512
-"""If config.json gives no number of positions: the fewest that common encoders have."""
+"""The positions if config.json gives no number: the fewest that common encoders have."""
 _NUMBERS = ("max_position_embeddings", "vocab_size", "pad_token_id")
 """The numbers of config.json that the engine and the tokenizer use; None if absent."""
 

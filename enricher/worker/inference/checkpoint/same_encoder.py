@@ -30,15 +30,15 @@ _IDLE_KEYS = {
         *("model_input_names", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "processor_class"),
     },
 }
-"""The keys of the tokenizer's files on which no token depends. `model_max_length` is not one of them: it limits windows."""
+"""The keys of the tokenizer's files on which no token depends. `model_max_length` is not among them: it limits windows."""
 
 
 def first_difference(first: Checkpoint, second: Checkpoint) -> str | None:
     """The first file or weight in which two encoders differ, as a clause; None if they are bit-identical.
 
-    Weights are compared as the float32 numbers that they mean, in the order of the graph, and named as the family calls
-    them. Reads all weights of both, one at a time, if nothing differs. Raises ModelError. A model that is ONNX already has
-    no weights to compare, so it differs from every other.
+    Weights are compared as float32 numbers, in the order of the graph, and have the names of their family. If nothing
+    differs, all weights of both are read, one at a time. Raises ModelError. A model that is ONNX already has no weights to
+    compare, so it differs from every other.
     """
     for each in (first, second):
         if isinstance(each, OnnxModel):
@@ -65,7 +65,7 @@ def encoder_digest(checkpoint: Checkpoint) -> str:
 
 
 def _parts(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
-    """Name what hidden states depend on: the configuration, then the digests of the tokenizer's files and of weights."""
+    """The parts on which hidden states depend: the configuration, then digests of tokenizer files and weights."""
     config = checkpoint.config
     values = {
         **config.model_dump(exclude=_HEAD_KEYS),

@@ -27,9 +27,9 @@ class Gpu:
 
     name: str
     pci_bus_id: str
-    """Such as `0000:3B:00.0`."""
+    """The bus id, such as `0000:3B:00.0`."""
     uuid: str | None
-    """Without the prefix `GPU-` or `MIG-`; None if the driver is older than 11.4."""
+    """The UUID without the prefix `GPU-` or `MIG-`; None if the driver is older than 11.4."""
 
 
 def is_installed() -> bool:
@@ -45,7 +45,7 @@ def gpu_count() -> int:
 
 
 def gpu(index: int) -> Gpu | None:
-    """The GPU of that number, as CUDA counts those that it shows to this process."""
+    """The GPU of that number, as CUDA counts the GPUs that this process sees; None if unknown."""
     device = _device(index)
     name, bus_id = ctypes.create_string_buffer(_NAME_BYTES), ctypes.create_string_buffer(_BUS_ID_BYTES)
     if (
@@ -92,7 +92,7 @@ def _free_bytes_of(context: ctypes.c_void_p) -> int | None:
 def block_while_waiting(index: int) -> None:
     """Let threads sleep until the GPU is done. Call it before anything else creates a context on that GPU.
 
-    By default each polls on a whole core if fewer GPUs than cores are in use; ONNX Runtime does not change that.
+    By default each thread polls on a whole core if fewer GPUs than cores are in use; ONNX Runtime does not change that.
     """
     device = _device(index)
     if device is None:

@@ -1,4 +1,4 @@
-"""The processor or GPU: its name, the features that decide how it multiplies, the cores that this process may use."""
+"""The processor or GPU: its name, the features that decide how it multiplies, and the cores that this process may use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def default_concurrency(device: Device) -> int:
-    """Two on CUDA; on a CPU one run per core that this process may use, with one thread each."""
+    """The default: two runs on CUDA; on a CPU one run per core that this process may use, with one thread each."""
     return CUDA_CONCURRENCY if device == "cuda" else available_cores()
 
 

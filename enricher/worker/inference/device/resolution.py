@@ -1,4 +1,4 @@
-"""Which device runs the model, from the name in the settings. A device that is named and does not work is an error.
+"""Finds the device that runs the model from the name in the settings. A named device that does not work is an error.
 
 That ONNX Runtime can use CUDA here is proved by running a tiny model.
 """
@@ -58,15 +58,15 @@ def _no_cuda(device: DeviceName, why_not: str) -> str:
 
 _PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
 _working: set[int] = set()
-"""The GPUs on which the tiny model has run. Trying it on another one would only take memory there."""
+"""The GPUs on which the tiny model has run. Running it on another GPU would only take memory there."""
 
 
 def cuda_problem(index: int | None = None) -> str | None:
     """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
 
-    Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
-    From here on threads sleep while they wait for the GPU, so that the tokenizer has their cores: this is the first thing
-    that the process runs on it.
+    Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU. From
+    here on threads sleep while they wait for the GPU, so that the tokenizer has their cores: the tiny model is the first
+    thing that the process runs on the GPU.
     """
     if index in _working or (index is None and _working):
         return None

@@ -50,8 +50,8 @@ SESSION_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     MemoryError,
 )
-"""The errors of a session. ONNX Runtime's own errors share no base class. A failed allocation may raise either of the last
-two; OpenVINO raises only these two."""
+"""The errors of a session. ONNX Runtime's own errors share no base class. A failed allocation may raise either of the
+last two types; OpenVINO raises only these two."""
 
 
 class Session(Protocol):
@@ -79,8 +79,8 @@ _CUDA_OPTIONS = {
 _GEMM_OPTIONS = "ORT_CUDA_GEMM_OPTIONS"
 """The environment variable that makes ONNX Runtime sum products of float16 in float16 (cuda_common.h)."""
 _DISABLED = ("MatMulAddFusion",)
-"""The optimizers of ONNX Runtime that our graphs are faster without on a GPU. This one makes a Gemm of a product and its
-bias, which first copies the bias into every row; a separate addition makes a model 3 to 5 % faster on an H100."""
+"""The optimizers of ONNX Runtime without which our graphs are faster on a GPU. MatMulAddFusion makes a Gemm of a product
+and its bias, which first copies the bias into every row; a separate addition makes a model 3 to 5 % faster on an H100."""
 _RESERVED_BYTES = 512 * 2**20
 """GPU memory that a session leaves: kernels and handles of cuBLAS and cuDNN are loaded late, outside the arena."""
 
@@ -108,7 +108,8 @@ def open_session(
     """Open a model. Raises ModelError if it does not open, or if another provider took a part of it.
 
     `concurrency` matters only to OpenVINO, whose runs share their threads. `device_id` is CUDA's number of the GPU. With
-    `cpu_nodes`, for graphs of others, ONNX Runtime may run some nodes of a CUDA model on the CPU, and fuses what it likes.
+    `cpu_nodes`, for graphs of other exporters, ONNX Runtime may run some nodes of a CUDA model on the CPU, and fuses nodes
+    freely.
     """
     try:
         if PROVIDERS[runtime] == OPENVINO:

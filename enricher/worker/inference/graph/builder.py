@@ -1,7 +1,7 @@
 """Checkpoint weights -> ONNX graph, operator by operator: no exporter and no pattern matching, which can fail silently.
 
-The encoder is written once. A `Variant` supplies what differs between devices: the layout of tokens, how attention finds
-its windows, the type of the numbers. checkpoint/families.py knows the names of the weights.
+The encoder is written once. A `Variant` supplies the parts that differ between devices: the layout of tokens, how attention
+finds its windows, the type of the numbers. checkpoint/families.py knows the names of the weights.
 
 Behind it, heads turn hidden states into the outputs of the graph, in float32 for every variant. A single NER head has
 outputs without a prefix, as in a worker without tasks. worker/heads says what a head reads and which layers it has.
@@ -99,11 +99,11 @@ class _Encoder:
         return self.weights.skip_norm(norm, narrowed, attended, bias=self.weights.bias(outer, width))
 
     def _attention(self, index: int, hidden: str) -> str:
-        """Adds the query's bias, the only one of the three that is added here.
+        """Add attention with the query's bias, the only one of the three biases that is added here.
 
         The key's bias adds the same number to all scores of a query, which softmax cancels. The value's bias passes through
-        attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias.
-        The query's cannot be folded into the norm before it: that takes the inverse of a weight that is nearly singular.
+        attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias. The
+        query's bias cannot be folded into the norm before it: that takes the inverse of a weight that is nearly singular.
         """
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.hidden_size
@@ -149,7 +149,7 @@ def add_heads(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxW
 
 
 class _States:
-    """The values that heads read of the hidden states, each made once, in float32."""
+    """The values that heads read of the hidden states, in float32. Each value is made once."""
 
     def __init__(self, variant: Variant, writer: OnnxWriter, hidden: str) -> None:
         self._variant, self._writer, self._hidden = variant, writer, hidden
@@ -237,7 +237,7 @@ class Weights:
     element: np.dtype[Any]
     """The type of weights and intermediate values."""
     prefix: str = ""
-    """Begins every name in the graph, so that no two heads share one."""
+    """The beginning of every name in the graph, so that no two heads share a name."""
     opened: OpenFiles = field(default_factory=dict)
 
     def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:

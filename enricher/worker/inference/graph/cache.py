@@ -68,7 +68,7 @@ def _write(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def _give_mode(folder: Path, mode: int) -> None:
-    """Let everybody read the graph who may read the model. A temporary folder is private; a pod may run as another user."""
+    """Let everybody who may read the model read the graph. A temporary folder is private; a pod may run as another user."""
     for path in folder.iterdir():
         path.chmod(path.stat().st_mode & mode)
     folder.chmod(_folder_mode(mode))

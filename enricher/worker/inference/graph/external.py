@@ -23,9 +23,9 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 
 INSIDE = "exported/"
-"""Prefix of every name inside the exported graph, so that none is equal to one of ours."""
+"""The prefix of every name inside the exported graph, so that no name is equal to one of ours."""
 _AXES_ARE_AN_INPUT = {"ReduceSum": 13, "ReduceMax": 18}
-"""The opset from which the axes are an input; before, they are an attribute. The exporter chose the opset."""
+"""The opset from which the axes are an input; in earlier ones they are an attribute. The exporter chose the opset."""
 OLDEST_OPSET = 11
 
 

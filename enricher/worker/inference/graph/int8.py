@@ -1,7 +1,7 @@
 """The recipe of an int8 graph, and its application to a built float32 graph. The workshop makes recipes.
 
-A recipe has ranges and choices, but no weights. It is valid for the model and the graph builder that it names. With them it
-determines the int8 graph completely: int8 weights, and uint8 values in front of the products that take them.
+A recipe has ranges and choices, but no weights. It is valid for the model and the graph builder that it names. Together they
+determine the int8 graph completely: int8 weights, and uint8 values in front of the products that take these.
 
 OpenVINO turns `QuantizeLinear -> DequantizeLinear -> MatMul` into an integer product. Values are divided by their gains in
 front of that, in one kernel with the rounding (after GELU inside the product's own), and the rows of the weight were
@@ -28,13 +28,13 @@ from enricher.worker.inference.graph.onnx_file import append_weight
 from enricher.worker.records import Float32Array
 
 RECIPE_FILE = "int8.json"
-"""Its name in a model's folder."""
+"""The name of the recipe in a model's folder."""
 SCHEMA_VERSION: Literal[1] = 1
 STEPS_PER_OCTAVE = 8
 """Gains are powers of 2 ** (1 / 8): one byte each, and the loss by rounding to them is too small to measure."""
 SMALLEST_RANGE = 255 * float(np.finfo(np.float32).tiny)
 LARGEST_RANGE = 255 * float(np.finfo(np.float32).max)
-"""Outside these ranges the scale, a 255th of the range in float32, would be 0 or infinite."""
+"""The bounds of a range. Outside of them the scale, a 255th of the range in float32, would be 0 or infinite."""
 
 
 class _Part(BaseModel):
@@ -246,7 +246,7 @@ class _Rewriter:
         self._data_name = data_name
         self._tensors: list[TensorProto] = []
         self._before: dict[str, list[onnx.NodeProto]] = {}
-        """New nodes, by the name of the node in front of which they belong."""
+        """New nodes by the name of the node before which they belong."""
 
     def rewrite(self, recipe: Recipe) -> None:
         """Quantise the products of `recipe`, and copy all other weights."""

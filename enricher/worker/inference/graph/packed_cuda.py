@@ -55,7 +55,7 @@ _MEANS: tuple[tuple[str, str, Sequence[str | int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PackedCudaFloat32:
-    """See the module. Implements `variants.Variant`."""
+    """The float32 variant of the module's docstring. Implements `variants.Variant`."""
 
     name = "packed-cuda-fp32"
     precision = "fp32"
@@ -71,10 +71,10 @@ class PackedCudaFloat32:
         return _cuda_problem()
 
     def why_unsuited(self, config: EncoderConfig) -> str | None:
-        """Why not: no fused kernel takes attention heads of that size.
+        """The reason why not: no fused kernel takes attention heads of that size.
 
-        The unfused one pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice, which
-        no budget of tokens bounds: a long window among 400 short ones needs 13 GB where padded windows need 1.
+        The unfused kernel pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice,
+        which no budget of tokens bounds: a long window among 400 short ones needs 13 GB where padded windows need 1.
         """
         size = config.hidden_size // config.heads
         if size % HEAD_STEP == 0 and size <= LARGEST_HEAD:
@@ -150,7 +150,7 @@ class PackedCudaFloat32:
 
 @dataclass(frozen=True, slots=True)
 class PackedFloat16(PackedCudaFloat32):
-    """The same in float16, with sums of products in float32. Implements `variants.Variant`."""
+    """The float16 variant, with sums of products in float32. Implements `variants.Variant`."""
 
     name = "packed-fp16"
     precision = "fp16"
@@ -159,7 +159,7 @@ class PackedFloat16(PackedCudaFloat32):
 
 @cache
 def _cuda_problem() -> str | None:
-    """Cached, because finding out opens a session."""
+    """The reason why CUDA does not work here, cached, because finding out opens a session; None if it works."""
     return cuda_problem()
 
 

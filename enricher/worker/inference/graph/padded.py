@@ -11,9 +11,9 @@ are gathered into windows, padded to the longest, and taken back afterwards, by 
 [batch, length]` (the token at each place; at padding the window's own first token, so that no window's numbers reach
 another); `lengths int32 [batch]`. Outputs are `[tokens]`. Means take tokens from the padded layout, with `owned`.
 
-The variants that OpenVINO runs: int8 with VNNI or AMX, bfloat16 with AMX or AVX512-BF16, and float32 on any x86-64. All use
-the padded graph, quantised for int8; OpenVINO computes it in the precision of the session. It compiles each new shape and
-keeps the result: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, by each variant's rule. The
+OpenVINO runs three variants: int8 with VNNI or AMX, bfloat16 with AMX or AVX512-BF16, and float32 on any x86-64. All three
+use the padded graph, quantised for int8; OpenVINO computes it in the precision of the session. It compiles each new shape
+and keeps the result: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, by each variant's rule. The
 number of windows is not: that would cost more than it saves.
 """
 
@@ -184,11 +184,11 @@ class OpenVinoFloat32(PaddedFloat32):
     runtime: Runtime = "openvino-fp32"
 
     def problem(self) -> str | None:
-        """Why not: OpenVINO is missing, or cannot compute in that precision on this processor."""
+        """The reason why not: OpenVINO is missing, or cannot compute in that precision on this processor."""
         return openvino_problem(self.precision)
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
-        """Like padded.py, with extra rows for padding, because rounding up may exceed the table."""
+        """The first `length` rows, with extra rows for padding, because rounding up may exceed the table."""
         ends = writer.constant("rows_for_padding", np.array([0, 0, LENGTH_STEP_TOKENS - 1, 0], np.int64))
         return PaddedFloat32.positions(self, writer, writer.node("Pad", [table, ends], "positions.padded"))
 
@@ -212,7 +212,7 @@ class OpenVinoBfloat16(OpenVinoFloat32):
     runtime: Runtime = "openvino-bf16"
 
     def step_tokens(self, length_tokens: int) -> int:
-        """16 for every length, the fastest step with AMX.
+        """The step is 16 for every length, the fastest with AMX.
 
         With smaller steps a window's scores depend on its batch, in the third decimal (AVX512, measured).
         """
@@ -235,5 +235,5 @@ class OpenVinoInt8(OpenVinoBfloat16):
     runtime: Runtime = "openvino-int8"
 
     def problem(self) -> str | None:
-        """Why not: OpenVINO is missing, or the processor has no int8 products."""
+        """The reason why not: OpenVINO is missing, or the processor has no int8 products."""
         return openvino_problem("fp32") or int8_problem()

@@ -121,7 +121,7 @@ def owned_ranges(windows: Sequence[Window]) -> Int32Array:
 
 
 def owned_weights(windows: Sequence[Window], length_tokens: int) -> Float32Array:
-    """`float32 [windows, length_tokens]`: one over the number of tokens that a window owns, at these; 0 elsewhere."""
+    """`float32 [windows, length_tokens]`: one over the number of tokens that a window owns, at its own tokens; else 0."""
     starts, stops = owned_ranges(windows)
     places = np.arange(length_tokens, dtype=np.int32)
     owned = (places >= starts[:, None]) & (places < stops[:, None])

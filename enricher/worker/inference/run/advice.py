@@ -24,9 +24,9 @@ class KnownLanguages(_Part):
     """A model's languages by their tags in BCP 47, in lower case. A tag includes longer ones, as `en` does `en-gb`."""
 
     measured: tuple[str, ...] = Field(min_length=1)
-    """Those of the labelled texts that it was measured on."""
+    """The languages of the labelled texts on which the model was measured."""
     trained: tuple[str, ...] = ()
-    """Those of the labelled texts that it was trained on."""
+    """The languages of the labelled texts on which the model was trained."""
 
 
 class Advice(_Part):
@@ -52,7 +52,7 @@ def read_advice(folder: Path) -> Advice:
 
 
 def measured_languages(folder: Path) -> tuple[str, ...]:
-    """The languages that the model was measured in; none if nobody says. Raises ModelError."""
+    """The languages in which the model was measured; none if the folder names none. Raises ModelError."""
     known = read_advice(folder).languages
     return known.measured if known else ()
 
@@ -68,7 +68,7 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
 
 
 def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: int) -> WindowCutter:
-    """How the model's windows are cut, both in the worker and by the quality gate.
+    """The cutter of the model's windows, both in the worker and in the quality gate.
 
     Raises SettingsError if the model cannot have such windows.
     """
@@ -91,6 +91,6 @@ def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: 
 
 
 def default_cutter(folder: Path, tokenizer: ArticleTokenizer) -> WindowCutter:
-    """How a worker cuts the windows of the model in a folder, unless its settings say otherwise. Raises as `cutter_for`."""
+    """The cutter for the model in a folder, unless settings say otherwise. Raises as `cutter_for` does."""
     advice = advice_for(folder, tokenizer.max_window_tokens)
     return cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)

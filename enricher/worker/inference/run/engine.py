@@ -48,7 +48,7 @@ from enricher.worker.records import (
 MESSAGE_CHARS = 300
 """ONNX Runtime's messages begin with operators and shapes; the rest of a long one is its call stack."""
 SHORT_TOKENS = 8
-"""The length of a window for checks that any window can do."""
+"""The length of a window for checks for which any window will do."""
 LONG_TOKENS = 512
 """The longest warm-up window if the caller gives no lengths; longer windows are rare in news."""
 LOG_EVERY_S = 2.0
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class InvalidWindow(ValueError):
-    """A window that the model cannot take. Not every provider notices: some read past the end of a table."""
+    """A window that the model cannot take. Some providers do not notice, and read past the end of a table."""
 
 
 _FAILURES: tuple[type[Exception], ...] = (*SESSION_ERRORS, InvalidWindow)
@@ -87,7 +87,7 @@ class OnnxEngine:
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card
-        """The first head's card; `cards` has those of all heads."""
+        """The first head's card; `cards` has the cards of all heads."""
         self.cards = model.cards
         self.provider = model.provider
         """One of ONNX Runtime's execution providers, or OpenVINO."""
@@ -111,9 +111,9 @@ class OnnxEngine:
         return self._variant.padded_tokens(batch.windows)
 
     def warm_up(self, lengths_tokens: Sequence[int] = (), *, batch_tokens: int = 0) -> None:
-        """Run each length, alone and in full batches, so that no article waits for first-time work.
+        """Run each length, alone and in full batches, so that no article waits for work that is done once.
 
-        Without lengths, and on ONNX Runtime's CPU provider, which does no work per shape: one long and one short window.
+        Without lengths, and on ONNX Runtime's CPU provider, which does no work per shape, run one long and one short window.
         Blocks. Raises ModelError if the model fails.
         """
         batches = self._shapes(lengths_tokens, batch_tokens)
@@ -166,7 +166,7 @@ class OnnxEngine:
         return join_parts(batch, [BatchResult(batch, runs), *map(self._run_alone, failures)], result.fits_tokens)
 
     def _run_alone(self, failure: WindowFailure) -> BatchResult:
-        """Run one window again; if memory had run out, with no other run at the same time, so that it alone is to blame."""
+        """Run one window again; after memory ran out, with no other run beside it, so that only it can be the cause."""
         with self._turns.alone() if ran_out(failure) else self._turns.share():
             return self._attempt(Batch((failure.window,)))
 
@@ -196,7 +196,7 @@ class OnnxEngine:
         return feeds
 
     def _require_device(self) -> None:
-        """Raise ModelError unless a window of padding runs: if it does, the failures were caused by their windows."""
+        """Raise ModelError unless a window of padding runs; if it runs, the failures were caused by their windows."""
         with self._turns.alone():
             result = self._attempt(self._padding(SHORT_TOKENS))
         for each in filter(_was_raised, result.failures):

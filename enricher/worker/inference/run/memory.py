@@ -47,10 +47,10 @@ def ran_out(failure: WindowFailure) -> bool:
 
 
 def run_in_halves(attempt: Attempt, batch: Batch, tokens_of: Callable[[Batch], int]) -> BatchResult:
-    """Run all windows at once; if memory runs out, in parts half as large, until a part fits or is a single window.
+    """Run all windows at once; if memory runs out, run parts half as large, until a part fits or is a single window.
 
-    The result's `fits_tokens` are the tokens of the largest part that fitted, as `tokens_of` counts them. It is None if
-    all fitted at once, and the shortest window's length if no window fitted.
+    The result's `fits_tokens` counts the tokens of the largest part that fitted, by `tokens_of`. It is None if all windows
+    fitted at once, and the shortest window's length if no window fitted.
     """
     windows = batch.windows
     done, part, fits_tokens = 0, len(windows), 0

@@ -52,7 +52,7 @@ class PreparedModel:
     device: Device
     variant: Variant
     reason: str = field(default="asked for", compare=False)
-    """Why this variant was chosen (selection.py)."""
+    """The reason why this variant was chosen (selection.py)."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """Faster variants that are not used: each with the reason."""
     device_id: int = 0
@@ -64,12 +64,12 @@ class PreparedModel:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """One for each head, in the order of the graph's outputs."""
+        """A checkpoint for each head, in the order of the graph's outputs."""
         return (self.checkpoint, *self.others)
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        """One for each head."""
+        """A card for each head."""
         precision = self.card.precision
         return (self.card, *(ModelCard(each.name, each.digest, precision) for each in self.others))
 

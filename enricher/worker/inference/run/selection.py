@@ -1,6 +1,6 @@
-"""Which variant runs a checkpoint here: the fastest that runs on this machine and whose gate report passes.
+"""Chooses the variant that runs a checkpoint: the fastest one that runs on this machine and whose gate report passes.
 
-It lists the variants by device, and only chooses: `enricher model check` makes the reports, and `enricher model prepare`
+It lists the variants by device, and makes nothing: `enricher model check` makes the reports, and `enricher model prepare`
 makes the recipes of int8.
 """
 
@@ -43,7 +43,7 @@ _LOST_WITHOUT_REPORT: dict[Device, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The variant that runs, and why. `rejected`: the faster variants, each with the reason against it."""
+    """The variant that runs, and the reason. `rejected`: the faster variants, each with the reason against it."""
 
     variant: Variant
     reason: str

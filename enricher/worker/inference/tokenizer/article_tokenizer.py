@@ -8,7 +8,7 @@ for `</s>` before it splits a text. But `</s>` is also a piece of SentencePiece 
 find it, and so does any model whose words may contain such a name. For these models, the special tokens get names that
 nobody can guess; their ids stay.
 
-Of a very long text only the beginning is tokenized if only its first tokens are kept. A megabyte of exclamation marks has a
+A very long text is tokenized only at its beginning if only its first tokens are kept. A megabyte of exclamation marks has a
 million tokens, of which an article keeps 100,000. Tokenizing all of it took 1.6 s of a core and 558 MB; its beginning takes
 0.12 s and 62 MB. A beginning has the same tokens as the whole text, up to the word in which it is cut.
 """
@@ -52,9 +52,9 @@ class EncodingSpans:
 
 
 class SpacedSpans:
-    """The same of an encoding with tokens that are only a space.
+    """The encoding of one text, for tokenizers with tokens that are only a space.
 
-    The library says that a space which the tokenizer itself put before a word has the first character of the word, and so it
+    To the library, a space that the tokenizer itself put before a word has the first character of the word, so the space
     would decide the word's label.
     """
 
@@ -66,7 +66,7 @@ class SpacedSpans:
         self._is_space = is_space
 
     def chars_of(self, token: int) -> tuple[int, int]:
-        """No character for a space, unless the text has the sign that stands for it; else what the library says."""
+        """The library's range, but no character for a space, unless the text has the sign that stands for it."""
         start, end = self._chars_of(token)
         return (start, start) if self._is_space[token] and self._text[start:end] not in SPACES else (start, end)
 
@@ -248,7 +248,7 @@ def encode_beginning(text: str, max_tokens: int, encode: Callable[[str], Encodin
         if tokens is None:
             break
         last = len(tokens) - 1
-        # Enough, if the first surplus token is in a word before the last one, which may have been cut.
+        # It is enough if the first surplus token is in a word before the last one, which may have been cut.
         if last > max_tokens and tokens.token_to_word(max_tokens) != tokens.token_to_word(last):
             return tokens
         chars = max(2 * chars, int(_SPARE * max_tokens * chars / max(1, len(tokens))))

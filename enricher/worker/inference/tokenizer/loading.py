@@ -32,13 +32,13 @@ _BERT_OPTIONS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-"""Options in tokenizer_config.json, and the attributes of BERT's normalizer that they set."""
+"""Options in tokenizer_config.json, and the attributes of BERT's normalizer that these options set."""
 _WRITES_OWN_FILE = f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a {OWN_FILE}."
 CASED_SHARE = 0.01
-"""A vocabulary is cased if a larger share has capitals: about a third of a cased one, only special tokens of another."""
+"""A vocabulary is cased if a larger share of it has capitals: a third of a cased one, else only special tokens."""
 _CONFIGURATION, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 _PLACES = frozenset({"gguf_file", "init_inputs", "merges", "merges_file", "tokenizer_object", "vocab", "vocab_file"})
-"""Keys that name files, or contain what should come from one."""
+"""Keys that name files, or contain values that should come from a file."""
 _VERSIONS = "fast_tokenizer_files"
 """The key that names several tokenizer.json, one for each version of transformers."""
 _IDLE = frozenset({
@@ -183,7 +183,10 @@ def _check(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as a
 
 
 def _embeddings_needed(tokenizer: Any, rows: int) -> int:  # noqa: ANN401  as above
-    """One for each token, except for special tokens beyond the last row: a class may add them, and no window has them."""
+    """The rows that are needed: one for each token, except for special tokens beyond the last row.
+
+    A class may add such tokens, and no window has them.
+    """
     backend = tokenizer.backend_tokenizer
     added = backend.get_added_tokens_decoder().items()
     size = backend.get_vocab_size() - sum(token.special and number >= rows for number, token in added)
@@ -209,7 +212,7 @@ def specials_of(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # n
 
 
 SPACES = ("\u2581", "\u0120")
-"""How SentencePiece and byte-level BPE write a token that is one space."""
+"""The signs by which SentencePiece and byte-level BPE write a space."""
 _TEXT = (
     "Amsterdam (A. van Dijk) said: \"I saw O'Brien\" \u2013 'U.S.' & AT&T, 3.5 % of $1,234\r\nE y o a 7\u00a0km! \u2116 1 "
     "\u201eZoe\u0308\u201c \u00abS\u00e3o Paulo\u00bb na\u00efve q\u0307 \u0130stanbul \u00df \ufb01 \u00bd \u2026\n\n"
@@ -217,7 +220,8 @@ _TEXT = (
     "\u0627\u0644\u0631\u064a\u0627\u0636 \u0939\u093f\u0928\u094d\u0926\u0940 \u0e44\u0e17\u0e22 \ud55c\uad6d\t"
     "\u6771\u4eac \u5728 \u5317\u4eac\u3002\u30c8\u30e8\u30bf \U0001f642 \U0001f469\u200d\U0001f680 x\u200by @anna #Rom https://a.b/c?d=1"
 )
-"""All kinds of characters: scripts, digits, quotes, marks, line breaks, emoji; words of one letter, and capitals."""
+"""A text with all kinds of characters: scripts, digits, quotes, marks, line breaks, emoji; words of one letter, and
+capitals."""
 _SEEN = frozenset("LNPS")
 """Categories of letters, numbers, punctuation and symbols. Tokenizers may drop or join marks and format characters."""
 
@@ -260,7 +264,8 @@ def _keep_spaces(backend: Tokenizer) -> None:
 def _known_text(backend: Tokenizer) -> str:
     """The text without characters that make no token alone: they are dropped on purpose, or the vocabulary lacks them.
 
-    Beside one that it lacks, a BPE model without a token for unknown ones may give the characters of a word wrong places.
+    Beside a character that it lacks, a BPE model without a token for unknown characters may give those of a word wrong
+    places.
     """
     unknown = [char for char in set(_TEXT) if not char.isspace() and not _ranges(backend, char)]
     return _TEXT.translate(dict.fromkeys(map(ord, unknown)))
