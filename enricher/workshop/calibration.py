@@ -225,8 +225,8 @@ def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str
 
 
 LEAST_CHARS = 24
-"""The least letters and digits of a sentence that counts: shorter ones ("He declined to comment.") occur in unrelated texts.
-Whole texts may be shorter."""
+"""The fewest letters and digits of a sentence that counts: shorter ones ("He declined to comment.") occur in unrelated
+texts. Whole texts may be shorter."""
 LEAST_CHARS_CJK = 8
 """The same for scripts in which a letter is a syllable or a word."""
 _CLOSING = r"""["'”’»」』）)\]]*"""

@@ -1,7 +1,7 @@
 """`enricher model check`: measures what a reduced precision loses, and writes the report that a worker requires.
 
-`prepare` runs the same check. By default reports go to the model's folder in the cache: its own folder may be the installed
-package or belong to someone else.
+`prepare` runs the same check. By default reports go to the model's folder in the cache: the model's own folder may be the
+installed package or belong to someone else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`enricher model compare`: what changes when one model replaces another, before it does.
 
-Gets the articles, from a file, or the newest or next ones of the input topic, and runs both models on them in the worker's
+It gets articles from a file, or the newest or next articles of the input topic, and runs both models on them in the worker's
 pipeline; comparison.py counts. Nothing here joins a group, commits an offset or writes a record.
 """
 
@@ -48,7 +48,8 @@ CHANGED = 13
 """The exit code if more changes than is allowed."""
 _MOST = 20_000
 _LOWEST_PRIORITY = 19
-"""Beside a thread of a live worker it gets 15 parts of the processor in 1,039 (Linux, sched_prio_to_weight)."""
+"""The niceness of the command. Beside a thread of a live worker it gets 15 of 1,039 parts of the processor (Linux,
+sched_prio_to_weight)."""
 
 _Articles = Annotated[Path | None, typer.Option(help="JSON lines, as `enricher enrich` reads them.")]
 _Topic = Annotated[bool, typer.Option("--topic", help="The newest articles of the input topic.")]

@@ -61,7 +61,7 @@ class Row:
 class Comparison:
     """The changes from A to B. `only_a`: the number of articles for which only A has an answer.
 
-    `rows`: one of all labels, then one of each.
+    `rows`: a row of all labels, then a row of each label.
     """
 
     articles: int
@@ -73,7 +73,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reasons` say why it failed."""
+    """The verdict on a comparison; `reasons` say why it failed."""
 
     passed: bool
     reasons: tuple[str, ...]

@@ -199,7 +199,7 @@ def _count_classes(head: HeadSpec, gold: Sequence[GoldText], run: RowsRun) -> _C
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """How one kind of head whose findings have labels is measured."""
+    """The functions that measure one kind of head whose findings have labels."""
 
     gold: Callable[[HeadSpec, Path], GoldSet]
     count: Callable[[HeadSpec, Sequence[GoldText], Any], _Counts]

@@ -1,4 +1,4 @@
-"""`enricher model inspect`: what a model is, which variants run here, why the others do not, and what runs together."""
+"""`enricher model inspect`: facts about models, the variants that run here or why not, and which models run together."""
 
 from __future__ import annotations
 

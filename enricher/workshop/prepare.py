@@ -1,4 +1,4 @@
-"""`enricher model prepare`: makes of any checkpoint a self-contained folder that a worker runs.
+"""`enricher model prepare`: turns any checkpoint into a self-contained folder that a worker runs.
 
 The folder includes the gate's reports, and for int8 the recipe of its calibration. For a hub id it downloads only
 safetensors, configuration and tokenizer files into the hub client's cache: nothing that runs code when it is opened, no

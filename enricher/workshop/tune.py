@@ -39,8 +39,8 @@ from enricher.workshop.arguments import DeviceOption, FolderArgument, JsonOption
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 
 NEARLY_AS_FAST = 0.97
-"""Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the one with the smallest
-batch is taken: it returns sooner, and fills sooner under low load."""
+"""Two measurements of one cell differ by 3 %. Among all cells that are this close to the fastest, the cell with the
+smallest batch is chosen: a small batch returns sooner, and fills sooner under low load."""
 _BATCH_TOKENS: dict[Device, tuple[int, ...]] = {
     "cpu": (128, 256, 512, 1024, 2048),
     "cuda": (1024, 2048, 4096, 8192, 16384, 32768, 65536),

@@ -28,7 +28,7 @@ ClassesOfTexts = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ClassScale:
-    """How answers are judged. If several labels may hold, those above a probability of 0.5 do, a task's default."""
+    """How answers are judged. If several labels may hold, a label holds above a probability of 0.5, a task's default."""
 
     head: HeadSpec
     limit_points: float

@@ -38,7 +38,7 @@ from enricher.workshop.gate.scoring import EntitySpan
 
 _FOLDER = Path(__file__).parents[2] / "models" / "gold"
 DEFAULT_GOLD = _FOLDER / "pud.jsonl"
-"""In English."""
+"""The built-in set in English."""
 GOLD_BY_LANGUAGE = {"en": DEFAULT_GOLD, "de": _FOLDER / "de_pud.jsonl", "zh": _FOLDER / "zh_gsd.jsonl"}
 """The built-in sets, in the order in which a gate joins them."""
 DOCUMENT_CHARS = (300, 800, 2000, 5000)
@@ -129,7 +129,7 @@ def read_texts(path: Path) -> GoldSet:
 
 
 def built_in_gold(languages: Collection[str]) -> GoldSet:
-    """The built-in sets of these languages as one; of English if there is none. Raises FatalError."""
+    """The built-in sets of these languages as one set; the English set if there is none. Raises FatalError."""
     known = [read_gold(path) for language, path in GOLD_BY_LANGUAGE.items() if language in languages]
     if len(known) < 2:
         return known[0] if known else read_gold(DEFAULT_GOLD)

@@ -177,7 +177,7 @@ class Pair(Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Yardstick(Generic[Run]):
-    """How one kind of head is measured. `runner` runs it, and `findings` compares a pair of variants.
+    """The functions that measure one kind of head: `runner` runs it, and `findings` compares a pair of variants.
 
     `gold` reads a file, or without a path the built-in texts, of a model's languages where they are labelled. Raises
     FatalError, with the line, if they cannot be used.

@@ -244,6 +244,6 @@ COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
     ("mixed lengths, 2,048 tokens", partial(mix_lengths, max_tokens=2048)),
 )
-"""Names and ways. The others are compared with the first."""
+"""The ways to make batches, by name. The later ways are compared with the first."""
 USUAL = 1
-"""The index of the way that F1 is measured with, which is the nearest to a worker's."""
+"""The index of the way for which F1 is measured, the nearest to a worker's."""

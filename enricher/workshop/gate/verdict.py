@@ -59,14 +59,14 @@ MOST_TYPICAL_COSINE = 0.999
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """`reasons`: why it failed; or if it passed, what was compared."""
+    """The verdict on a variant. `reasons`: why it failed; or if it passed, what was compared."""
 
     passed: bool
     reasons: tuple[str, ...]
 
     @classmethod
     def of(cls, failures: Sequence[str], compared: Iterable[str]) -> GateVerdict:
-        """Failed if there are failures."""
+        """The verdict, which is failed if there are failures."""
         return cls(passed=not failures, reasons=tuple(failures or compared))
 
 

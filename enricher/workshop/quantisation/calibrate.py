@@ -1,8 +1,8 @@
 """Makes the int8 recipe of a checkpoint from unlabelled windows: observes, chooses, and compares with float32.
 
-As few products as reach the target stay in bf16 or float32, or none. Candidates are ranked by how much the divergence from
-float32 falls, on held-out windows, if each of them alone is kept, and all others are int8. Only the values with the largest
-error are tried, on a part of the windows, because every try makes a graph and runs it.
+As few products as possible stay in bf16 or float32 so that the target is reached; often none. Candidates are ranked by how
+much the divergence from float32 falls, on held-out windows, if each of them alone is kept, and all others are int8. Only the
+values with the largest error are tried, on a part of the windows, because every try makes a graph and runs it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ DEFAULT_TARGET = 0.998
 """The least share of tokens whose label must not change: below it, F1 on a gold set moves by more than its own error."""
 OBSERVED_TOKENS = 16_384
 HELD_OUT_TOKENS = 16_384
-"""More tokens hardly change a range, and take minutes with a base-sized model."""
+"""The tokens that are observed, and those that are held out. More tokens hardly change a range, and take minutes with a
+base-sized model."""
 
 
 def calibrate(
@@ -230,7 +231,7 @@ def _without(recipe: Recipe, values: Sequence[str]) -> Recipe:
 
 
 _BYTES_PER_TOKEN = 128 * 1024
-"""Makes batches of about a thousand tokens, like a worker's."""
+"""The assumed size of a token's values, which makes batches of about a thousand tokens, like a worker's."""
 GLANCE_BATCHES = 4
 """About four thousand tokens, which is enough to rank candidates."""
 
@@ -255,7 +256,7 @@ class HeldOutComparison:
         return self._measure(recipe, self._batches, self._expected)
 
     def glance(self, recipe: Recipe) -> Measured:
-        """The same on GLANCE_BATCHES of the batches, from the shortest windows to the longest."""
+        """Measure on GLANCE_BATCHES of the batches, from the shortest windows to the longest."""
         return self._measure(recipe, self._few, self._few_expected)
 
     def _measure(self, recipe: Recipe, batches: list[list[Window]], expected: Float64Array) -> Measured:
