@@ -39,7 +39,13 @@ def main() -> int:
     except (ClusterError, OpenSearchError, ArchiveError, Failed) as failure:
         console.print(f"[red]{failure}[/red]")
         return 1
+    console.print(f"the program is installed: {how_to_find_it()}", soft_wrap=True, highlight=False)
     return 0
+
+
+def how_to_find_it() -> str:
+    """The command after which a shell finds `enricher`; the set-up has made its environment."""
+    return f'source "{(Path(sys.executable).parent / "activate").as_posix()}" && enricher --help'
 
 
 def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, index: bool = False) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from enricher.distribution import DISTRIBUTION
 from tools import ROOT
+from tools.demo.__main__ import how_to_find_it
 
 HIDING = """
 import sys
@@ -74,3 +75,10 @@ def test_the_demonstration_needs_nothing_that_it_does_not_install(environment: d
 def test_what_the_demonstration_does_not_install_is_missed(environment: dict[str, str]) -> None:
     """The control of the test above: a module that only the tests have is not found."""
     assert "No module named 'matplotlib'" in run("import matplotlib", environment).stderr
+
+
+def test_its_last_line_is_how_a_shell_finds_the_program() -> None:
+    """The command runs as it is, from any folder."""
+    done = subprocess.run(["bash", "-c", how_to_find_it()], cwd="/", capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert "enricher" in done.stdout
