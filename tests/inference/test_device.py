@@ -28,7 +28,7 @@ from enricher.worker.inference.device.processor import UNKNOWN_GPU, processor_na
 from enricher.worker.inference.device.resolution import cuda_problem, resolve_device
 from enricher.worker.inference.device.sessions import arithmetic_of, open_session
 from enricher.worker.inference.run.model import prepare
-from tools.bench.model.plain import export
+from tools.bench.plain_export import export
 
 REAL_SESSION = ort.InferenceSession
 _CPU_FALLBACK = "session.disable_cpu_ep_fallback"

@@ -27,7 +27,7 @@ from enricher.worker.inference.run.model import open_model, prepare, prepare_var
 from enricher.worker.inference.run.selection import choose, variants_for
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Batch, WindowFailure
-from tools.bench.model.plain import export
+from tools.bench.plain_export import export
 
 VARIANTS = [
     variant

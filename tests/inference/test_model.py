@@ -25,7 +25,7 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare, prepare_heads, prepare_variant
 from enricher.worker.records import ModelCard
-from tools.bench.model.plain import export
+from tools.bench.plain_export import export
 
 
 def _prepare(cache_dir: Path) -> PreparedModel:

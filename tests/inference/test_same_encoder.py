@@ -16,7 +16,7 @@ from enricher.worker.inference.checkpoint.families import encoder_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
 from enricher.worker.inference.run.model import open_model
-from tools.bench.model.plain import export
+from tools.bench.plain_export import export
 
 BERT = REFERENCE / "bert"
 TOKENIZER = {"truncation": None, "padding": None, "model": {"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 1}}}

@@ -16,7 +16,7 @@ from tools.bench.bench import Bench
 from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figures
 
-LEGS = ("limit", "latency", "peers", "model")
+LEGS = ("limit", "latency", "peers")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 

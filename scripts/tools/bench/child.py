@@ -61,11 +61,6 @@ class Child:
         self.say(command)
         return self.hear()
 
-    def require_running(self) -> None:
-        """Raise RuntimeError if the child has ended."""
-        if (code := self._process.poll()) is not None:
-            raise self._end_error(code)
-
     def leave(self) -> None:
         """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:

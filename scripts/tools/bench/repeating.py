@@ -50,8 +50,6 @@ class Disturbable(Protocol):
 
 
 Result = TypeVar("Result", bound=Disturbable)
-Measured = TypeVar("Measured")
-Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +84,16 @@ def p99(values: Sequence[float]) -> float | None:
     return percentile(values, 0.99) if len(values) >= MIN_FOR_P99 else None
 
 
-def in_turns(
-    contenders: Mapping[Name, Callable[[], Measured]], repetitions: int, say: Callable[[str], None]
-) -> dict[Name, list[Measured]]:
-    """Measure each contender `repetitions` times, in turn. `say` reports progress."""
-    found: dict[Name, list[Measured]] = {name: [] for name in contenders}
-    for number in range(repetitions):
-        for name, contender in contenders.items():
-            say(f"{name}: repetition {number + 1} of {repetitions}")
-            found[name].append(contender())
-    return found
-
-
 def interleave(
     contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
 ) -> dict[str, list[Run]]:
-    """Do the same, and repeat what other processes disturb."""
-
-    def undisturbed(name: str) -> Callable[[], Run]:
-        return lambda: quiet(contenders[name], repetitions, lambda text: say(f"{name}: {text}"))
-
-    return in_turns({name: undisturbed(name) for name in contenders}, repetitions, say)
+    """Measure each contender `repetitions` times, in turn, and repeat what other processes disturb. `say`: progress."""
+    found: dict[str, list[Run]] = {name: [] for name in contenders}
+    for number in range(repetitions):
+        for name, contender in contenders.items():
+            say(f"{name}: repetition {number + 1} of {repetitions}")
+            found[name].append(quiet(contender, repetitions, lambda text, name=name: say(f"{name}: {text}")))  # type: ignore[misc]
+    return found
 
 
 def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:

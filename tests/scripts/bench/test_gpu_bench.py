@@ -23,8 +23,8 @@ from tools.bench.gpu.correctness import kernels_in
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news, packed_batches
 from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN, outcome
 from tools.bench.gpu.steps import STEPS, Step, run_steps
-from tools.bench.model.passes import in_order_of_arrival
 from tools.bench.outcome import Outcome
+from tools.bench.passes import in_order_of_arrival
 
 PRINTED = """Operator=PackedMultiHeadAttention Node=layer.0.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
 Operator=PackedMultiHeadAttention Node=layer.1.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION

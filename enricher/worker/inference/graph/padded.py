@@ -225,7 +225,7 @@ class OpenVinoInt8(OpenVinoBfloat16):
     """Matrix products in int8, quantised by the model's recipe; everything else in bf16, or in fp32 without bf16 units.
 
     Scales are fixed when the model is prepared, so a window's labels do not depend on the other windows of its batch, as
-    long as lengths are rounded like those of bf16 (scripts/tools/bench/model/README.md).
+    long as lengths are rounded like those of bf16 (scripts/tools/bench/README.md).
     Implements `variants.Variant`.
     """
 

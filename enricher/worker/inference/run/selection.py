@@ -273,7 +273,7 @@ def _reason(variant: Variant, rejected: list[tuple[Variant, str]]) -> str:
 def variants_for(device: Device) -> Sequence[Variant]:
     """Every variant for `device`, fastest first, including those that do not run on this machine.
 
-    The order was measured by `scripts/bench model`; int8 is not measured on AMX.
+    The order was measured (scripts/tools/bench/README.md); int8 on AMX was not.
     """
     # The last one runs models that are ONNX already, which need a padded variant, and models that no packed variant takes.
     if device == "cuda":

@@ -30,8 +30,8 @@ from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 from tools.bench.gpu.bench import Bench
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.model.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
-from tools.bench.model.plain import write_fused
+from tools.bench.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
+from tools.bench.plain_export import write_fused
 from tools.worker_parts import decode_article, windows_of
 
 WINDOW_TOKENS, OVERLAP_TOKENS = 256, 64

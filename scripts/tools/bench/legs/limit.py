@@ -16,8 +16,8 @@ from enricher.worker.wiring.loaded_tasks import Model, window_cutter
 from tools.bench.bench import Bench
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
-from tools.bench.model.passes import in_order_of_arrival
 from tools.bench.outcome import Claim, Outcome, Plot, Table
+from tools.bench.passes import in_order_of_arrival
 from tools.bench.repeating import Run, Spread, bars, claim, rates
 from tools.bench.watching import Call, Work, calls_of, work_off
 from tools.worker_parts import decode_article, windows_of

@@ -23,9 +23,9 @@ from enricher.worker.inference.device.sessions import Device
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.wiring.loaded_tasks import window_cutter
 from tools.bench.bench import Bench
-from tools.bench.model.plain import MODEL_FILE, write_fused
 from tools.bench.peers.processes import PYTHON, PeerProcess
 from tools.bench.peers.transfer import Options
+from tools.bench.plain_export import MODEL_FILE, write_fused
 from tools.kafka.java import clean_environment
 from tools.kafka.versions import ClusterError, Jar, JarLock, class_path, default_folder
 

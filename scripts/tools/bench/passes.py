@@ -1,7 +1,4 @@
-"""One way to run batches (`Leg`), and whole passes over the same batches that are timed.
-
-For every bench of models: on a CPU in turns, on a GPU one after the other. Needs no Kafka.
-"""
+"""One way to run batches (`Leg`), whole passes over the same batches that are timed, and how rivals pad. Needs no Kafka."""
 
 from __future__ import annotations
 
@@ -19,26 +16,18 @@ from enricher.worker.inference.device.sessions import Feeds
 from enricher.worker.records import Window
 from tools.waiting import Closing
 
-BATCH_TOKENS = (256, 512, 1024)
-"""The best of these is used for each leg and case. The worker's default on a CPU is 512."""
 Batches = list[list[Window]]
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One way to run batches, with `callers` threads that call `run` at once."""
+    """One way to run batches: `run` takes what `feeds` makes of one."""
 
     name: str
     feeds: Callable[[Sequence[Window]], Any]
     run: Callable[[Any], Any]
-    callers: int = 1
-    batch_tokens: int = BATCH_TOKENS[0]
     pads: bool = True
     onnx_path: Path | None = None
-
-    def passes(self, batches: Batches) -> Passes:
-        """Passes over these batches, with feeds made beforehand."""
-        return Passes(self.run, [self.feeds(batch) for batch in batches], self.callers)
 
 
 @dataclass(frozen=True, slots=True)
