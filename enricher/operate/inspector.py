@@ -63,7 +63,7 @@ class Inspector:
 
     @contextmanager
     def within(self, timeout_s: float) -> Iterator[Deadline]:
-        """One time limit for all questions in the body together."""
+        """Give all questions in the body together one time limit."""
         self._deadline = Deadline(timeout_s)
         try:
             yield self._deadline
@@ -160,7 +160,7 @@ class Inspector:
         later: Collection[int] = (),
         client: AdminClient | Consumer | None = None,
     ) -> _Answer:
-        """Ask as `answer_to` does, within the time that is left."""
+        """Ask a question as `answer_to` does, within the time that is left."""
         deadline = self._deadline or Deadline(self._config.request_timeout_s)
         with broker_errors(client or self._admin, doing, self._complaint):
             return answer_to(question, deadline, later)

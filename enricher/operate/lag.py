@@ -170,7 +170,7 @@ class PartitionBacklog:
 
     @property
     def remark(self) -> str:
-        """Says what is unusual about it, for people; empty if nothing is."""
+        """A remark for people on what is unusual about the partition; empty if nothing is."""
         remarks = []
         if self.committed is None:
             remarks.append(
@@ -204,7 +204,7 @@ class Backlog:
 
     @property
     def waiting_partitions(self) -> int:
-        """How many partitions have an unprocessed record."""
+        """The number of partitions with an unprocessed record."""
         return sum(partition.waits for partition in self.partitions)
 
     @property

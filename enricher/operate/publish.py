@@ -1,4 +1,4 @@
-"""`enricher publish`: JSON lines into the input topic, one at a time, so that no file is held in memory.
+"""`enricher publish` writes JSON lines to the input topic, one at a time, so that no file is held in memory.
 
 The worker itself writes only through its sink. `dead-letters redrive` uses the rate.
 """
@@ -118,7 +118,7 @@ def _lines(settings: Settings, files: Sequence[Path]) -> Iterator[Line]:
 
 
 def _require_id(settings: Settings) -> None:
-    """Refuse what would make a dead letter of every article. Raises SettingsError."""
+    """Refuse settings that would make a dead letter of every article. Raises SettingsError."""
     if (where := settings.articles.fields.get("id", "")).startswith(HEADER):
         message = f"articles.fields takes the id from {where}, and publish writes no headers: leave out id, or say key"
         raise SettingsError(message)
@@ -136,7 +136,7 @@ class _Sending:
         self.refused = 0
         """Lines that were left out, because they have no id that a worker accepts."""
         self.first_refused = ""
-        """The first of them: its place, and why it was left out."""
+        """The first line that was left out: its place, and the reason."""
 
     def with_keys(self, lines: Iterator[Line], mapping: FieldMapping, deletes: DeleteEvents | None) -> Iterator[Record]:
         """The records of the lines. Those without an id that a worker accepts are left out and counted."""
@@ -205,7 +205,7 @@ def place_of(line: Line) -> str:
 
 
 def key_of(value: bytes, mapping: FieldMapping, deletes: DeleteEvents | None = None) -> bytes:
-    """The key to publish a line under: its id, also that of the article which it deletes.
+    """The key under which a line is published: the id of its article, or of the article that it deletes.
 
     Raises InvalidArticle for a line without an id that a worker accepts.
     """

@@ -1,9 +1,9 @@
-"""`enricher replay`: a bounded range of the input topic through the same worker, into topics of its own.
+"""`enricher replay` sends a bounded range of the input topic through the same worker, into other topics.
 
-The range is committed for a group of its own, once, however many processes begin at the same time: per partition the offset
-to begin at, and in its metadata the offset to end before. From then on the bounds travel with every committed offset, so a
-process that is restarted, or joins later, reads the same range, also if `end` or a time would mean other offsets by then.
-The worker reads on from there to the end of the range, like any worker of any group.
+The range is committed for its own group, once, however many processes begin at the same time: per partition the offset to
+begin at, and in its metadata the offset to end before. From then on every committed offset contains the bounds, so a process
+that is restarted, or joins later, reads the same range, also if `end` or a time would mean other offsets by then. The worker
+reads on from there to the end of the range, like any worker of any group.
 
 A transactional id that all replays of the group share serves as a lock, also if their ranges differ: a new producer aborts
 the transaction of a process that is still choosing, and waits for one that is being committed. Offsets without a member are

@@ -97,7 +97,7 @@ def _line(name: str, value: str) -> None:
 
 @contextmanager
 def _asking(client: RegistryClient) -> Iterator[None]:
-    """Raise BrokerError for the errors of a registry: a command does not wait for it."""
+    """Map the errors of a registry to BrokerError: a command does not wait for it."""
     try:
         yield
     except RegistryUnavailable as error:

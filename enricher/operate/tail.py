@@ -1,4 +1,4 @@
-"""`enricher tail`: the records of the output or dead-letter topic as they appear, as text or as lines of JSON."""
+"""`enricher tail` shows the records of the output or dead-letter topic as they appear, as text or as lines of JSON."""
 
 from __future__ import annotations
 

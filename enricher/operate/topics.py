@@ -1,7 +1,7 @@
 """`enricher topics create`: creates the topics that a worker needs. `Admin` describes and creates topics for `doctor`, too.
 
-Changes and deletes nothing that exists; the worker does not use it. Retention stays at the broker's default: how long
-articles and entities are kept is for those who pay for the disks.
+It changes and deletes nothing that exists, and the worker does not use it. Retention stays at the broker's default: whoever
+pays for the disks decides how long articles and entities are kept.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def plan_topics(
     partitions: int | None,
     replicas: int | None,
 ) -> list[TopicPlan]:
-    """The topics to create: those that do not exist.
+    """The topics to create, which do not exist yet.
 
     `message_bytes`: the least `max.message.bytes` of each topic. All topics get the same number of partitions, because the
     order per key depends on it: `partitions`, or as many as the input topic has (the largest of `inputs`), or 8. Without

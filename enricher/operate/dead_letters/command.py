@@ -1,4 +1,4 @@
-"""The commands `dead-letters list`, `show`, `accept` and `redrive`. What is shown is foreign: bounded, and made printable.
+"""The commands `dead-letters list`, `show`, `accept` and `redrive`. Texts of letters are bounded and made printable.
 
 `redriving` makes the run of a redrive; its options, progress and last line are here.
 """
@@ -181,7 +181,7 @@ def _show(record: RawRecord, console: Console) -> None:
 
 
 def _print(console: Console, label: str, value: bytes | None) -> None:
-    """Print foreign bytes so that they do nothing but appear."""
+    """Print foreign bytes without control characters, which could act on a terminal."""
     text = "null" if value is None else printable(value.decode("utf-8", "backslashreplace"))
     console.print(Text(f"{label}{text}"), soft_wrap=True)
 
@@ -305,13 +305,13 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
 def _config_and_group(live: Settings, input_topic: str | None) -> tuple[KafkaConfig, str]:
     """The configuration for one input topic, and the group of its redrives."""
     config = kafka_config(with_one_input(live, input_topic))
-    # What one run commits would hide the letters of other topics.
+    # The offsets that one run commits would hide the letters of other topics.
     of_topic = f".{config.input_topic}" if len(live.kafka.inputs) > 1 else ""
     return config, f"{config.group_id}.redrive{of_topic}"
 
 
 def _counts_of(redrive: Redrive) -> dict[str, int]:
-    """How the letters ended that no earlier run had settled."""
+    """The counts, by ending, of the letters that no earlier run had settled."""
     endings: list[Ending] = ["sent", *_ENDINGS]
     reached = redrive.counts.total() - redrive.counts["not_ours"]
     return {name: redrive.counts[name] for name in endings} | {"not_reached": redrive.found - reached}
@@ -327,7 +327,7 @@ def _last_line(counts: dict[str, int], *, dry_run: bool) -> str:
 def _open_run(
     config: KafkaConfig, group_id: str, options: RedriveOptions, ticker: Ticker, *, rate: float | None, dry_run: bool
 ) -> Iterator[Redrive]:
-    """A run of this group with its clients, which are closed at the end."""
+    """A redrive of this group with its clients, which are closed at the end."""
     group = replace(config, group_id=group_id)
 
     def reader() -> RangeReader:

@@ -1,12 +1,12 @@
-"""Reads a dead letter: its reason, where its input came from, and the input's own headers; and whether it is settled.
+"""Reads a dead letter: its reason, the place of its input, the input's own headers, and whether the letter is settled.
 
 The headers are a contract (`schemas/README.md`), and anybody who may write to the topic can write something else. So all of
 them are checked, and a record that breaks the contract is not a dead letter of ours.
 
 A letter is settled once it was redriven, or is superseded by a newer record of its key. Letters below the committed offset
-of their partition are (`Progress`). The first one that is left, because it was not selected for example, keeps the offset
-where it is, so that a later run finds it. Those behind it that were sent are found again as well: their record in the input
-names the letter (`NewerRecords`).
+of their partition are settled (`Progress`). The first letter that is left, for example because it was not selected, keeps
+the offset where it is, so that a later run finds it. That run recognises the letters behind it that were sent: the record in
+the input names its letter (`NewerRecords`).
 """
 
 from __future__ import annotations
@@ -186,11 +186,11 @@ class Progress:
         self._first_left[letter.number] = min(letter.offset, self._first_left.get(letter.number, letter.offset))
 
     def pass_by(self, number: int, offset: int) -> None:
-        """Note that everything before the offset was sent, superseded, left, or is about to be committed."""
+        """Note that every letter before the offset was sent, superseded or left, or is about to be committed."""
         self._next[number] = offset
 
     def offsets(self, waiting: Iterable[Letter] = ()) -> dict[int, int]:
-        """The offset of each partition below which all is settled. `waiting`: passed by, and sent only later."""
+        """The offset of each partition below which all is settled. `waiting`: letters passed by and sent later."""
         left = dict(self._first_left)
         for letter in waiting:
             left[letter.number] = min(letter.offset, left.get(letter.number, letter.offset))
@@ -201,10 +201,10 @@ _Key = tuple[int, bytes]
 
 
 class NewerRecords:
-    """Knows the newest record of each key in question. Keys are compared inside a partition of the input `topic`.
+    """Knows the newest record of each key that was asked about. Keys are compared in one partition of the input `topic`.
 
-    The input is read once, from the lowest source offset on, and then as it grows. Only the letters in question are kept:
-    their names, and their keys as digests, each with the offset of its newest record.
+    The input is read once, from the lowest source offset on, and then as it grows. Only letters that were asked about are
+    kept: their names, and their keys as digests, each with the offset of its newest record.
     """
 
     def __init__(self, reader: RangeReader, inspector: Inspector, topic: str) -> None:
@@ -213,12 +213,12 @@ class NewerRecords:
         self._topic = topic
         self._newest: dict[_Key, int] = {}
         self._sent: dict[bytes, bool] = {}
-        """The letters in question by name, and whether their record is in the input."""
+        """The letters that were asked about, by name, and whether their record is in the input."""
         self._positions: dict[int, int] = {}
         self._lows: Mapping[int, int] = {}
 
     def ask_about(self, name: bytes, number: int, key: bytes | None, offset: int) -> None:
-        """From now on notice newer records than the one at `offset` of the input, and the record of the letter `name`."""
+        """Notice from now on newer records than the one at `offset` of the input, and the record of the letter `name`."""
         if key is not None:
             digest = number, _digest(key)
             self._newest[digest] = max(offset, self._newest.get(digest, offset))
@@ -239,7 +239,7 @@ class NewerRecords:
         return self._sent[name]
 
     def may_have_lost(self, number: int, offset: int) -> bool:
-        """Whether records behind the one at `offset` were gone at `read_all`."""
+        """Whether retention had deleted records behind the one at `offset` at `read_all`."""
         return offset + 1 < self._lows[number]
 
     def read_all(self) -> None:

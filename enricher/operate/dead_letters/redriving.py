@@ -55,7 +55,8 @@ Ending = Literal[
     "not_ours",
     "not_selected",
 ]
-"""How a dead letter ends in one run. All but the first three, and what is not ours, are left: a later run finds them."""
+"""How a dead letter ends in one run. The first three endings, and records that are not ours, are final; a later run finds
+all other letters."""
 
 MOST_CANDIDATES = 100_000
 """Letters of one run: their places, names and keys take 50 MB."""
@@ -138,7 +139,7 @@ class Redrive:
         self._starts = {number: max(low, self.committed.get(number, low)) for number, low in lows.items()}
         self._progress = Progress(self._starts)
         self._candidates: set[tuple[int, int]] = set()
-        """Their places: partition and offset."""
+        """The places of the letters to send: partition and offset."""
         self.found = 0
         self.counts: Counter[Ending] = Counter()
 
@@ -203,7 +204,7 @@ class Redrive:
         self._progress.leave(letter)
 
     def _ending_of(self, letter: Letter) -> Ending | None:
-        """How a letter ends that is not even a candidate; None if it is one."""
+        """The reason why a letter is not redriven; None if it may be."""
         if not self._options.selection.has(letter):
             return "not_selected"
         if letter.redrives >= self._options.most_redrives:
@@ -276,7 +277,7 @@ class Redrive:
         return found if source.omitted.key_bytes is not None or found.key == message.key() else None
 
     def _is_settled(self, ready: _Ready) -> bool:
-        """Whether the letter was sent before, or a newer record is known; then it is counted."""
+        """Whether the letter was sent before, or a newer record is known; counts it if so."""
         ending = self._settled_as(ready)
         if ending:
             self.counts[ending] += 1
@@ -289,7 +290,7 @@ class Redrive:
         return "superseded" if newer else None
 
     def _send(self, batch: list[_Ready], waiting: Sequence[_Ready] = ()) -> None:
-        """Send what is not settled by now. Each attempt that is overtaken leaves fewer. `waiting`: is sent only later."""
+        """Send letters that are not settled by now. Each attempt that is overtaken leaves fewer. `waiting`: sent later."""
         self._options.wait(len(batch))
         while batch:
             try:

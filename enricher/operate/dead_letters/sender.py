@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _QUEUE_FULL_WAIT_S = 0.05
 _REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
-"""The broker will never accept such a record, or such a batch of records."""
+"""The errors by which the broker refuses a record, or a batch of records, for good."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""The newest records of the input topics: what a worker would make of them, and whether their keys can keep their order."""
+"""Checks the newest records of the input topics: whether a worker reads them, and whether keys keep their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 _NEWEST = 200
 """Records per partition: enough that a wrong partitioner shows, few to fetch."""
 _MAX_BYTES = 16 * 2**20
-"""The most that are kept in memory of one topic's records."""
+"""The most bytes of one topic's records that are kept in memory."""
 _POLL_S = 0.2
 _REASONS = 3
 
@@ -192,7 +192,7 @@ class KeyPartitions:
         self._otherwise: set[int] = set()
 
     def note(self, key: bytes | None, partition: int) -> None:
-        """Take the next record; one without a key has no place to be in."""
+        """Take the next record; a record without a key may be in any partition."""
         if key is None:
             return
         digest = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
@@ -206,22 +206,22 @@ class KeyPartitions:
 
     @property
     def keys(self) -> int:
-        """How many keys were looked at."""
+        """The number of keys that were looked at."""
         return len(self._place)
 
     @property
     def digests(self) -> Collection[int]:
-        """These keys, as digests that are the same in other topics."""
+        """The digests of the keys, which are the same in other topics."""
         return self._place.keys()
 
     @property
     def in_several(self) -> int:
-        """How many of them have records in several partitions."""
+        """The number of keys with records in several partitions."""
         return len(self._several)
 
     @property
     def from_crc32(self) -> int:
-        """How many of them have a record where only CRC32 puts it; 0 if more follow neither rule, which then is a chance."""
+        """The number of keys with a record where only CRC32 puts it; 0 if more keys follow neither rule, as by chance."""
         return len(self._by_crc32) if len(self._by_crc32) > len(self._otherwise) else 0
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ from enricher.worker.settings import Settings
 from enricher.worker.wiring.formats import registry_client, subject_of
 
 _ANSWERS_WITHIN_S = 3.0
-"""A person waits for this; a broker that takes longer for its first answer is as good as away."""
+"""The time limit of the first answer, for which a person waits; a slower broker counts as away."""
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 UNREACHABLE = (
     "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
@@ -82,7 +82,7 @@ def doctor_id(config: KafkaConfig) -> str:
 
 
 def _transactional_id(config: KafkaConfig) -> Finding:
-    """The fifth right, about which no broker can be asked: a producer opens, and sends nothing."""
+    """Check the fifth right, about which no broker can be asked: a producer opens, and sends nothing."""
     check, properties = "right: transactional id WRITE", config.producer() | {"transactional.id": doctor_id(config)}
     bounds_s = {"metadata_timeout_s": config.request_timeout_s}
     try:
@@ -98,7 +98,7 @@ def _transactional_id(config: KafkaConfig) -> Finding:
 
 
 def _topic(config: KafkaConfig, topic: TopicView, settings: Mapping[str, str] | None) -> Finding:
-    """How a topic is kept. `settings`: Kafka's; None if this client may not read them, which a worker need not either."""
+    """Check how a topic is kept. `settings`: Kafka's; None if this client may not read them, nor needs a worker to."""
     found = settings or {}
     in_sync, compression = int(found.get("min.insync.replicas", "1")), found.get("compression.type", "producer")
     check = f"topic {topic.name}"

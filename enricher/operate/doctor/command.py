@@ -102,7 +102,7 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
 
 
 def _parts_of(only: str) -> Collection[str]:
-    """The parts that `--only` names; all without it. Raises SettingsError."""
+    """The parts that `--only` names, or all. Raises SettingsError."""
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name not in _PARTS:

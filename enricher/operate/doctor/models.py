@@ -1,4 +1,4 @@
-"""The models: loads those of all tasks as a worker does, tells how they run, and enriches one sentence."""
+"""Checks the models: loads the models of all tasks as a worker does, says how they run, and enriches one sentence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _languages(tasks: Tasks) -> Iterator[Finding]:
-    """The languages that the models were measured in, of those that say it."""
+    """The languages in which the models were measured, for models that say so."""
     folders = {each.folder: each.name for each in tasks.model.prepared.checkpoints}
     known = [(name, languages) for folder, name in folders.items() if (languages := read_advice(folder).languages)]
     if known:
@@ -61,7 +61,7 @@ def _languages(tasks: Tasks) -> Iterator[Finding]:
 
 
 def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
-    """Settings of windows or tasks do not fit the models, which shows when these are loaded or when windows are cut."""
+    """The finding for settings of windows or tasks that do not fit the models, which shows only once these are loaded."""
     if settings.tasks:
         return Reporter("settings").fail("tasks", str(error), "See [tasks] and batching in 'enricher settings'.")
     return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
@@ -90,7 +90,7 @@ def _device(settings: Settings, model: Model) -> Finding:
 
 
 def _precision(tasks: Tasks) -> Finding:
-    """Which variant and why; a warning if a faster one lacks only its gate report."""
+    """The variant and the reason for it; a warning if a faster variant lacks only its gate report."""
     prepared, wanted, check = tasks.model.prepared, tasks.settings.model, "precision"
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
     seen = (
@@ -107,7 +107,7 @@ def _precision(tasks: Tasks) -> Finding:
 
 
 def _sentence(tasks: Tasks) -> Finding:
-    """One article through all heads, whatever its language."""
+    """The findings of all heads in one article, whatever its language."""
     model, heads = tasks.model, [replace(head, languages=None) for head in tasks.heads]
     article = Article("doctor", "", _SENTENCE)
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)

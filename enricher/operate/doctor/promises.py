@@ -1,7 +1,7 @@
-"""The promises of a broker that exactly-once depends on, and a trial of each, which tells what it saw in both directions.
+"""The promises of a broker on which exactly-once depends, and a trial of each, which says what it saw either way.
 
-Assumes only the protocol: what clients are told, and how long it may take. A trial's clients are configured like the
-worker's, with their own partition, group and transactional ids. `deploy/promises.md` is tested against `PROMISES`;
+The trials assume only the protocol: what clients are told, and how long it may take. A trial's clients are configured like
+the worker's, with their own partition, group and transactional ids. `deploy/promises.md` is tested against `PROMISES`;
 `transactions` decides what a failure means for the operator.
 """
 

@@ -36,7 +36,7 @@ _NO = f"Do not run a worker on this broker, and report to us which broker it is 
 
 log = logging.getLogger(__name__)
 _LIMIT_S = 120.0
-"""After it no other trial begins. All together take about 30 s: expiry waits for a scan every 10 s."""
+"""The time after which no other trial begins. All trials together take about 30 s: expiry waits for a scan every 10 s."""
 _DELETE_S = 15.0
 """A cluster that is electing leaders takes seconds."""
 _LEAST_PARTITIONS = 2  # two members of one group, each with a partition
@@ -125,7 +125,7 @@ class Trials(Admin):
         return f"{self.prefix_of(self._config)}{self._run}"
 
     def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
-        """Try each, and yield its result. Those that would begin after `limit_s` are not tried.
+        """Try each promise, and yield its result. A trial that would begin after `limit_s` is left out.
 
         They run in a thread: a call of the client that Ctrl-C interrupts may raise another error than that.
         """

@@ -3,8 +3,8 @@
 `BehindOutputs` finds where a group stood that has lost its committed offsets, from its newest outputs. Every output names
 its input's partition and offset and was committed with it, and the outputs of one partition are in the order of these
 offsets. So the newest output of a partition (or dead letter, if that is newer) shows where to go on. Two things hide newer
-ones. An open transaction is waited for. Compaction removes outputs, deletions of articles above all: where it may have
-removed the newest ones, what is left is only a lower bound.
+outputs. An open transaction is waited for. Compaction removes outputs, deletions of articles above all: where it may have
+removed the newest outputs, the newest one that is left is only a lower bound.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def offsets_set(
 
 
 def _commit_of(before: TopicPartition, offset: int, topic_id: str) -> TopicPartition:
-    """The offset with what stood beside the one before, but for attempts: those were made somewhere else."""
+    """The offset with the metadata of the one before, except for attempts: these were made at the old offset."""
     old = CommitMetadata.decode(before.metadata)
     kept = old if before.offset >= 0 and old.is_of(topic_id) else CommitMetadata()
     metadata = replace(kept, topic_id=topic_id, mark=Mark()).encode()
@@ -195,7 +195,7 @@ class BehindOutputs:
     def _stable_bounds(self, topic: str, numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
         """The first offset of each partition, and its end, once no transaction hides what is there now.
 
-        What others write meanwhile is not waited for: a shared topic may always have a transaction open.
+        Transactions that begin meanwhile are not waited for: a shared topic may always have one open.
         """
         marks = self._ask.ends(topic, numbers, committed_only=False)
         stable: dict[int, int] = {}
@@ -240,7 +240,7 @@ class BehindOutputs:
         return newest
 
     def _next_offset(self, offset: int, topic_id: str | None) -> int | None:
-        """The offset behind this input; None if it is one of an earlier topic of the name."""
+        """The offset behind this input; None if the input was in an earlier topic of the name."""
         return offset + 1 if topic_id in {None, self._topic_id} else None
 
     def _check(self, found: Mapping[int, int], doubtful: Mapping[int, str]) -> None:
@@ -272,7 +272,7 @@ class BehindOutputs:
 def _source_of(headers: Headers, topic: str, number: int) -> tuple[int, str | None] | None:
     """Offset and topic id of the input that these headers name, if it is in this partition of the topic.
 
-    Ours come last, so the last of a name counts.
+    Our headers come last, so the last header of a name counts.
     """
     values = {name: value for name, value in headers if value is not None}
     prefix = _SOURCES["enricher.dlq.stage" in values]

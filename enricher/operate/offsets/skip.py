@@ -1,7 +1,7 @@
 """The command `offsets skip`: steps over a batch that no worker can unpack, as a member of the group.
 
-It uses the worker's own source and sink: its letters and the offset behind them are in one transaction, which the broker
-refuses if a worker has joined meanwhile.
+It uses the worker's own source and sink: the dead letters and the offset behind them are in one transaction, which the
+broker refuses if a worker has joined meanwhile.
 """
 
 from __future__ import annotations
@@ -134,6 +134,6 @@ class _NothingInFlight:
     """A listener for a member that reads nothing."""
 
     def _ignore(self, partitions: Sequence[Partition]) -> None:
-        """Nothing is to be published or forgotten."""
+        """Do nothing: there is nothing to publish or forget."""
 
     assigned = revoked = lost = _ignore

@@ -82,7 +82,7 @@ def verify(
 
 
 def delete_events(settings: Settings) -> DeleteEvents | None:
-    """Which inputs are delete events."""
+    """The rule for delete events; None without one in the settings."""
     if (deleted := settings.articles.deleted) is None:
         return None
     id_at = deleted.id or settings.articles.fields.get("id", "/id")
@@ -138,7 +138,7 @@ def _verdict(report: Report) -> str:
 
 
 def least_score_of(tasks: Tasks) -> LeastScore:
-    """Return a function that knows the thresholds of these tasks. An entity without a task is of the only one."""
+    """Return a function that knows the thresholds of these tasks. An entity without a task belongs to the only task."""
     heads = {head.task.name: head for head in tasks.heads}
     of_entities = next((head for head in heads.values() if head.listed_in == "entities"), None)
 

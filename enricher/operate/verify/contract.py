@@ -44,7 +44,7 @@ _EVENT = b"application/cloudevents+json"
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """The parts of its input that a dead letter declares to have left out: the sizes of value and key; None for what it has.
+    """The parts of its input that a dead letter says it left out: the sizes of value and key; None for a part that it has.
 
     `unreadable`: the worker could not read the input, so nothing of it is known.
     """

@@ -1,7 +1,8 @@
-"""The group's committed offsets: asked for, sampled while workers run, and waited for. Judges no record.
+"""Reads the group's committed offsets, samples them while workers run, and waits for them. Judges no record.
 
-A topic that is deleted and created again has a new id, which stands beside the offsets; then they rightly begin at 0. Kafka
-removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by the id.
+A topic that is deleted and created again has a new id, which is in the offsets' metadata; then they rightly begin at 0.
+Kafka removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by the
+id.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Cluster(Inspector):
         return committed_of(self.committed_offsets(self._config.input_topic))
 
     def stable_offsets(self, timeout_s: float) -> tuple[Committed, Committed]:
-        """The committed offsets once no pending transaction holds any back, and those that are still held back.
+        """The committed offsets once no pending transaction holds any back, and the offsets that are still held back.
 
         Waits for pending transactions for at most `timeout_s`; the second part is empty if all have ended.
         """

@@ -151,7 +151,7 @@ def mark_of(key: bytes | None, value: bytes | None = None) -> int:
 
 
 def _size_mark(size_bytes: int) -> bytes:
-    """Stands for a key or a value of which only the size is known."""
+    """A mark for a key or a value of which only the size is known."""
     return b"%d bytes" % size_bytes
 
 
@@ -315,7 +315,7 @@ class JudgedRange:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """Why a missing counterpart proves nothing; empty if it does."""
+    """The reasons why a missing counterpart proves nothing; empty if it proves something."""
 
     missing_outputs: str = ""
     missing_inputs: str = ""

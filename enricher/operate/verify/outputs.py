@@ -25,7 +25,7 @@ from enricher.operate.verify.ledger import EARLIER, Checks, PartitionLedger, Pla
 
 
 class SourceOrder:
-    """Whether outputs keep the order of the inputs: in each partition, those of one input partition, and so of each key.
+    """Whether outputs keep the order of the inputs: in each partition, outputs of one input partition, and so of one key.
 
     Workers publish in the order of offsets wherever outputs are placed, so this holds for unequal partition counts too.
     """
@@ -92,7 +92,7 @@ class Outputs:
     oldest: dict[int, int] = field(default_factory=dict)
     """The lowest source offset of each input partition."""
     values: int = 0
-    """How many have a value, even if their headers are wrong."""
+    """The number of outputs with a value, even if their headers are wrong."""
     _order: SourceOrder = field(default_factory=SourceOrder)
     _versions: VersionOrder = field(default_factory=VersionOrder)
     _begun: set[int] = field(default_factory=set)

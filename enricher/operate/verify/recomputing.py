@@ -24,10 +24,10 @@ from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import RawRecord
 
 Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]
-"""Inputs to the JSON of their enriched records, in the same order; None if there should be none."""
+"""Turns inputs into the JSON of their enriched records, in the same order; None for an input without a record."""
 
 RecordAsJson = Callable[[bytes, bytes | None], bytes]
-"""A record's value and its content type, to its JSON. Raises ValueError if it is no such record."""
+"""Turns a record's value, with its content type, into JSON. Raises ValueError if it is no enriched record."""
 
 LeastScore = Callable[[Mapping[str, Any]], float]
 """The least score that an entity or class of a record needs by the threshold of its task; 0 without one."""
@@ -168,7 +168,8 @@ def alike(seen: Document, wanted: Document, least_score: LeastScore = lambda _fi
 def _certain(document: Document, other: Document, least_score: LeastScore) -> Document:
     """The document without its version, and without findings at their threshold that the other document lacks.
 
-    Another batch may have moved those below. Two classes of nearly the same score may change places, so they are sorted.
+    Another batch may have moved such findings below it. Two classes of nearly the same score may change places, so they are
+    sorted.
     """
     found = {name: value for name, value in document.items() if name != "version"}
     for name in {"entities", "classifications"} & document.keys():

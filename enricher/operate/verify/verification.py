@@ -1,4 +1,4 @@
-"""One verification: what is asked and read, and in which order.
+"""One verification: its questions and reads, in their order.
 
 The order makes it correct while workers run: first committed offsets, then the ends of the outputs (all outputs of inputs
 below those offsets are before these ends), then the outputs, then committed offsets again (the inputs of all outputs read
@@ -90,7 +90,7 @@ class _Verification:
         self._ranges: dict[str, Ranges] = {}
 
     def run(self) -> Report:
-        """All steps, in the order that the module's docstring explains."""
+        """Run all steps, in the order that the module's docstring explains."""
         self._follow()
         self._topic_id = self._cluster.topic_id(self._topic)
         due, _ = self._stable_offsets()
