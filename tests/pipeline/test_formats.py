@@ -11,9 +11,9 @@ from contextlib import ExitStack
 
 import pytest
 from support.fault_proxy import Fault, FaultProxy, GuidProxy
-from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
+from support.mixed.layouts import FLAT, NESTED, PARAGRAPHS, Layout
 from support.mixed.outputs import OutputFormat
-from support.mixed.stage import FRESH, Stage, ride_out
+from support.mixed.stage import Stage
 from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
@@ -24,8 +24,7 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 FORMS = 15
-AWAY_S = 3.0
-
+FRESH = "Avro, prefix, registered just before the outage"
 
 Staged = Callable[..., Stage]
 
@@ -78,32 +77,6 @@ def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, out
     stage.publish(2 * FORMS)
     assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
     assert_all_is_right(stage)
-
-
-def test_there_are_three_layouts() -> None:
-    """Each has every form, so a layout that is added is tested too."""
-    assert {"flat", "nested", "paragraphs"} == {layout.name for layout in LAYOUTS}
-
-
-@pytest.fixture(scope="module")
-def busy(staged: Staged) -> Stage:
-    """A stage with a worker that has met all forms."""
-    stage = staged(NESTED)
-    stage.start()
-    stage.publish(FORMS)
-    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
-    return stage
-
-
-@pytest.mark.parametrize("fault", [Fault.DOWN, Fault.HANGS, Fault.NOT_FOUND_PAGE], ids=lambda fault: fault.name)
-def test_a_registry_that_is_away_is_no_poison_record(busy: Stage, proxy: FaultProxy, fault: Fault) -> None:
-    """Under load: no dead letter, nothing lost, the age of the oldest record grows, and the worker goes on by itself."""
-    outage = ride_out(busy, proxy, fault, AWAY_S, rate_per_s=10.0)
-    assert outage.waiting > 0
-    assert 0 == outage.dead_letters
-    assert outage.grew
-    assert outage.recovered_s is not None, busy.log.read_text("utf-8")
-    assert_all_is_right(busy)
 
 
 def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Staged, proxy: FaultProxy) -> None:

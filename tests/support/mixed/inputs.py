@@ -79,17 +79,12 @@ class Inputs:
         written = self._forms[form](self._layout.document(text, key), f"event-{key}")
         return Input(self._layout, form, text_number, text, key.encode(), written.value, written.headers)
 
-    def next_with(self, name: str, count: int) -> Iterator[Input]:
-        """The same with this form for every fourth."""
-        for number, each in enumerate(self.next(count)):
-            yield self.one(self._made, name) if number % 4 == 0 else each
-
     def prepare(self, name: str) -> None:
         """Make one input of this form and drop it, so that its serializer has registered its schema."""
         self.one(0, name)
 
     def add(self, name: str, form: Callable[[Document, str], Written]) -> None:
-        """A further form, for `one` and `next_with`."""
+        """A further form, for `one`."""
         self._forms[name] = form
 
 
