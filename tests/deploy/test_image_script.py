@@ -28,10 +28,10 @@ def builders(tmp_path: Path) -> Path:
     return folder
 
 
-def image(builders: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the script with those builders first on the path."""
+def image(builders: Path, *arguments: str | Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run the script of a tree with those builders first on the path."""
     environment = {**os.environ, "PATH": f"{builders}{os.pathsep}{os.environ['PATH']}"}
-    command = [str(ROOT / "scripts" / "image"), *map(str, arguments)]
+    command = [str(root / "scripts" / "image"), *map(str, arguments)]
     return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
 
 
@@ -110,13 +110,6 @@ def own_root(tmp_path: Path) -> Path:
     return root
 
 
-def run_in(root: Path, builders: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The script of that tree."""
-    environment = {**os.environ, "PATH": f"{builders}{os.pathsep}{os.environ['PATH']}"}
-    command = [str(root / "scripts" / "image"), *arguments]
-    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
-
-
 def registry_tells(builders: Path, digest: str) -> None:
     """A podman that has pulled the image."""
     text = f'case $1$2 in imageinspect) echo "docker.io/library/python@{digest}" ;; *) echo podman "$@" ;; esac'
@@ -127,25 +120,25 @@ def test_a_pinned_base_is_what_later_builds_take(builders: Path, tmp_path: Path)
     """Until it is pinned they say that the tag counts; another base that is named wins."""
     root = own_root(tmp_path)
     registry_tells(builders, DIGEST)
-    before = run_in(root, builders, "cpu")
+    before = image(builders, "cpu", root=root)
     assert "--build-context" not in before.stdout
     assert "by tag" in before.stderr
-    assert 0 == run_in(root, builders, "pin").returncode
+    assert 0 == image(builders, "pin", root=root).returncode
     assert f"docker.io/library/python@{DIGEST}\n" == (root / "scripts" / "locked" / "base-image.txt").read_text("utf-8")
     pinned = f"--build-context python:3.11-slim-bookworm=docker-image://docker.io/library/python@{DIGEST}"
-    assert pinned in run_in(root, builders, "cpu").stdout
-    assert pinned not in run_in(root, builders, "cpu", "--base", "mine@sha256:1").stdout
+    assert pinned in image(builders, "cpu", root=root).stdout
+    assert pinned not in image(builders, "cpu", "--base", "mine@sha256:1", root=root).stdout
 
 
 def test_what_is_no_digest_is_not_pinned(builders: Path, tmp_path: Path) -> None:
     """Neither from the registry nor in the file."""
     root = own_root(tmp_path)
     registry_tells(builders, "sha256:guessed")
-    told = run_in(root, builders, "pin")
+    told = image(builders, "pin", root=root)
     assert told.returncode != 0
     assert "reported no digest" in told.stderr
     file = root / "scripts" / "locked" / "base-image.txt"
     assert not file.exists()
     file.write_text("python:latest\n", "utf-8")
-    told = run_in(root, builders, "cpu")
+    told = image(builders, "cpu", root=root)
     assert (1, "", True) == (told.returncode, told.stdout, "contains no digest" in told.stderr)

@@ -17,8 +17,6 @@ import fastavro
 import orjson
 import pytest
 from fuzz.test_fuzz_codec import CANARY, random_bytes
-from hypothesis import given
-from hypothesis import strategies as st
 from support.properties import examples
 
 from enricher.errors import InvalidArticle
@@ -167,17 +165,3 @@ def test_any_frame_is_a_document_or_an_invalid_one(
 def test_what_is_changed_here_can_be_read_unchanged(decoders: dict[str, Decoder], name: str) -> None:
     """Guards the test above."""
     assert "document" == verdict(b"\x00\x00\x00\x00\x07" + good(name), (), decoders[name])
-
-
-@given(
-    value=st.binary(max_size=200),
-    header=st.none() | st.binary(max_size=40),
-    name=st.sampled_from(["avro", "protobuf", "json"]),
-)
-@examples(300)
-def test_hypothesis_finds_no_other_error(
-    decoders: dict[str, Decoder], value: bytes, header: bytes | None, name: str
-) -> None:
-    """It shrinks what it finds."""
-    verdict(value, ((HEADER, header),) if header is not None else (), decoders[name])
-    verdict(b"\x00\x00\x00\x00\x07" + value, (), decoders[name])

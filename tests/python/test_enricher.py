@@ -341,14 +341,6 @@ def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
         Enricher.load("newswire-e5", settings=given_settings({}))
 
 
-def test_articles_are_mapped_as_the_settings_say() -> None:
-    """By the same pointers as in a topic, and a whole article is repeated."""
-    with enricher_of(articles={"fields": {"id": "/uuid", "body": "/text/0"}}, output={"article": "whole"}) as made:
-        (record,) = made.enrich([{"uuid": "a", "text": ["It rained."]}])
-    assert isinstance(record, Record)
-    assert ("a", {"uuid": "a", "text": ["It rained."]}) == (record.id, record.fields["article"])
-
-
 def test_a_delete_event_is_refused_by_name() -> None:
     """A program sees which articles are gone; it is one answer for each, as ever."""
     deleted = {"field": "/op", "values": ["d"]}
