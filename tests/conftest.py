@@ -27,7 +27,6 @@ from tools.opensearch import OpenSearch
 from tools.registry import Registry
 
 pytest_plugins = [
-    "support.budget",
     "support.closing",
     "support.loaded",
     "support.logs",
