@@ -22,7 +22,7 @@ GROUPS = {
     Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that --config or ENRICHER_CONFIG
     names); `enricher settings` lists them.""",
         {
-            "run": "worker.commands.run.command:run",
+            "run": "worker.commands.run:run",
             "enrich": "worker.commands.enrich:enrich",
             "publish": "operate.publish:publish",
             "tail": "operate.tail:tail",

@@ -18,9 +18,7 @@ from enricher.indexing.indexer import Indexer
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_clients import open_index
-from enricher.worker.commands.run.command import load_and_log_settings, require_writable
-from enricher.worker.commands.run.health import serve_health
-from enricher.worker.commands.run.work import AROUND_S
+from enricher.worker.commands.run import AROUND_S, load_and_log_settings, require_writable, serve_health
 from enricher.worker.commands.running import Signals, repeating, stopped_by_signals
 from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.precheck import check_start

@@ -27,9 +27,7 @@ from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspector import Inspector
-from enricher.worker.commands.run.command import load_and_log_settings, require_writable
-from enricher.worker.commands.run.parent import RunOptions
-from enricher.worker.commands.run.work import work
+from enricher.worker.commands.run import RunOptions, load_and_log_settings, require_writable, work
 from enricher.worker.commands.running import interrupt_code, repeating, stopped_by_signals
 from enricher.worker.commands.topic_options import (
     FORMS,

@@ -14,9 +14,8 @@ from commands.cli_runner import run
 from support.patience import PATIENCE_S
 
 from enricher.errors import SettingsError
-from enricher.worker.commands.run import share
-from enricher.worker.commands.run.parent import RunOptions, child_command, child_summary
-from enricher.worker.commands.run.share import Share
+from enricher.worker.commands import run as run_command
+from enricher.worker.commands.run import RunOptions, Share, child_command, child_summary
 from enricher.worker.settings import Settings, load_settings
 
 PLAIN = RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
@@ -31,7 +30,7 @@ def share_of(settings: Settings, index: int, count: int) -> tuple[str, int | Non
 @pytest.fixture
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with eight cores and no GPU."""
-    monkeypatch.setattr(share, "available_cores", lambda: 8)
+    monkeypatch.setattr(run_command, "available_cores", lambda: 8)
     monkeypatch.setenv("ENRICHER_KAFKA__INSTANCE", "worker-7")
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
 
@@ -55,7 +54,7 @@ def test_settings_that_are_set_are_not_divided(monkeypatch: pytest.MonkeyPatch) 
 def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU each process keeps the default concurrency."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
-    monkeypatch.setattr(share, "resolve_device", lambda _name: "cuda")
+    monkeypatch.setattr(run_command, "resolve_device", lambda _name: "cuda")
     assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
 
 

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import CHART, ROOT
 from enricher.cli import app
-from enricher.worker.commands.run.share import Share
+from enricher.worker.commands.run import Share
 
 pytestmark = [needs_helm, pytest.mark.slow]
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enricher import cli
-from enricher.worker.commands.run import parent, work
-from enricher.worker.commands.run.share import Share
+from enricher.worker.commands import run as run_command
+from enricher.worker.commands.run import Share
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
@@ -28,7 +28,7 @@ from tools.worker_parts import tasks_of
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, child_command = work.load_tasks, parent.child_command  # type: ignore[attr-defined]
+    load, child_command = run_command.load_tasks, run_command.child_command  # type: ignore[attr-defined]
 
     class HangingEngine(StubEngine):
         """Waits before it runs."""
@@ -46,13 +46,13 @@ def main(folder: Path) -> None:
             return load(settings)
         return tasks_of(settings, stub_model(HangingEngine()))
 
-    def hanging_child(share: Share, options: parent.RunOptions) -> Sequence[str]:
+    def hanging_child(share: Share, options: run_command.RunOptions) -> Sequence[str]:
         python, _, _, *arguments = child_command(share, options)
         return [python, __file__, str(folder), *arguments]
 
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
-    work.load_tasks = slow_load  # type: ignore[attr-defined]
-    parent.child_command = hanging_child
+    run_command.load_tasks = slow_load  # type: ignore[attr-defined]
+    run_command.child_command = hanging_child
     cli.main()
 
 

@@ -10,7 +10,7 @@ for name in (
     "transformers.tokenization_utils_tokenizers",
     "enricher.worker.wiring.workers",
     "enricher.worker.commands.enrich",
-    "enricher.worker.commands.run.command",
+    "enricher.worker.commands.run",
     "enricher.operate.replay",
     "enricher.indexing.index_run",
     "enricher.indexing.search_clients",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from enricher import cli
 from enricher.worker.commands import enrich
-from enricher.worker.commands.run import parent, work
-from enricher.worker.commands.run.share import Share
+from enricher.worker.commands import run as run_command
+from enricher.worker.commands.run import Share
 from enricher.worker.records import ModelCard
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
@@ -36,9 +36,9 @@ class OtherEngine(StubEngine):
 
 def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
     """Replace the model of the worker of this process; children have `StubEngine`."""
-    as_shipped = parent.child_command
+    as_shipped = run_command.child_command
 
-    def child_command(share: Share, options: parent.RunOptions) -> Sequence[str]:
+    def child_command(share: Share, options: run_command.RunOptions) -> Sequence[str]:
         python, _, _, *arguments = as_shipped(share, options)
         return [python, STUB_WORKER, *arguments]
 
@@ -46,9 +46,9 @@ def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
         return tasks_of(settings, stub_model(engine()))
 
     for module, name, made in (
-        (work, "load_tasks", load_tasks),
+        (run_command, "load_tasks", load_tasks),
         (enrich, "load_tasks", load_tasks),
-        (parent, "child_command", child_command),
+        (run_command, "child_command", child_command),
     ):
         assert hasattr(module, name), "the worker is started in another way now"
         setattr(module, name, made)

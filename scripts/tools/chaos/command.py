@@ -6,7 +6,7 @@ import faulthandler
 from typing import TYPE_CHECKING
 
 from enricher import cli
-from enricher.worker.commands.run import work
+from enricher.worker.commands import run as run_command
 from tools.chaos.stub import RatingEngine, two_tasks
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
 
 
 if __name__ == "__main__":
-    assert hasattr(work, "load_tasks"), "the worker is started in another way now"
-    work.load_tasks = _load_tasks
+    assert hasattr(run_command, "load_tasks"), "the worker is started in another way now"
+    run_command.load_tasks = _load_tasks
     faulthandler.enable()
     cli.main()

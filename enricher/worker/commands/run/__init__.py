@@ -1,1 +1,0 @@
-"""`enricher run`: the worker between two Kafka topics, as one process or as several under one parent."""
