@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
+from enricher.worker.inference.graph.graph_files import GRAPHS_FOLDER
 from enricher.worker.inference.run.model import WEIGHTS_FILE, open_model, prepare_variant
 from enricher.worker.inference.run.selection import unproven, variants_for
 

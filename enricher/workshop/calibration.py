@@ -24,7 +24,7 @@ from enricher.worker.articles import ArticleReader
 from enricher.worker.commands.console import Ticker, remark_console
 from enricher.worker.files import Line, read_lines
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.inference.graph.int8 import Recipe, TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer

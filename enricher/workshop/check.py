@@ -19,7 +19,7 @@ from rich.table import Table
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import measured_languages

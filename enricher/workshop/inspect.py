@@ -15,10 +15,9 @@ from rich.table import Table
 from enricher.errors import ModelError
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.graph.external import wrap
 from enricher.worker.inference.graph.int8 import read_recipe

@@ -25,9 +25,9 @@ from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import remark_console, remark_table
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, TOKENIZER_FILES, Checkpoint
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
-from enricher.worker.inference.graph.cache import GRAPHS_FOLDER
+from enricher.worker.inference.graph.graph_files import GRAPHS_FOLDER
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import measured_languages
 from enricher.worker.inference.run.model import EMBEDDED, open_model, prepare_variant

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from enricher.errors import FatalError, SettingsError
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.inference.device.processor import default_concurrency, processor_name
+from enricher.worker.inference.device.hardware import default_concurrency, processor_name
 from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.engine import OnnxEngine

@@ -14,7 +14,7 @@ from support.models import open_minilm
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Feeds, Session
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
 

@@ -24,7 +24,7 @@ from enricher.worker.heads.languages import Languages, canonical_tag, loggable_t
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.selection import variants_for, why_not_reduced
 from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, TaskCard, Ticket

@@ -21,7 +21,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from enricher.worker.inference.graph.onnx_file import MICROSOFT
+from enricher.worker.inference.graph.graph_files import MICROSOFT
 
 Array = npt.NDArray[Any]
 Run = Callable[[list[str], dict[str, Array]], list[Array]]

@@ -16,7 +16,7 @@ from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import TaskKind
 

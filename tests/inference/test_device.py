@@ -22,10 +22,9 @@ from typer.testing import CliRunner
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import driver, resolution
+from enricher.worker.inference.device import driver, hardware
 from enricher.worker.inference.device.driver import Gpu
-from enricher.worker.inference.device.processor import UNKNOWN_GPU, processor_name
-from enricher.worker.inference.device.resolution import cuda_problem, resolve_device
+from enricher.worker.inference.device.hardware import UNKNOWN_GPU, cuda_problem, processor_name, resolve_device
 from enricher.worker.inference.device.sessions import arithmetic_of, open_session
 from enricher.worker.inference.run.model import prepare
 from tools.bench.plain_export import export
@@ -96,10 +95,10 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
     """A machine with two GPUs on which CUDA seems to work."""
     del gpu_driver
     opened = Opened()
-    monkeypatch.setattr(resolution, "_working", set())
+    monkeypatch.setattr(hardware, "_working", set())
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
-    monkeypatch.setattr(resolution, "_preload_cuda_libraries", lambda: "")
+    monkeypatch.setattr(hardware, "_preload_cuda_libraries", lambda: "")
     monkeypatch.setattr(ort, "set_default_logger_severity", opened.severities.append)
     return opened
 
@@ -107,7 +106,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
 @pytest.fixture
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an NVIDIA driver."""
-    monkeypatch.setattr(resolution, "_working", set())
+    monkeypatch.setattr(hardware, "_working", set())
     monkeypatch.setattr(driver, "_library", lambda: None)
 
 
@@ -147,7 +146,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
         raise ModelError("CUDA failure 101: invalid device ordinal")
 
     del two_gpus
-    monkeypatch.setattr(resolution, "open_session", refuse)
+    monkeypatch.setattr(hardware, "open_session", refuse)
     with pytest.raises(
         ModelError, match=r"device cuda:2 was asked for, and this process sees 2 GPU\(s\): cuda:0, cuda:1"
     ):
@@ -283,8 +282,8 @@ def test_a_node_that_cuda_lacks_is_refused_rather_than_run_on_the_cpu(monkeypatc
     """By ONNX Runtime itself; only a model that says so may have such nodes, and it runs."""
     monkeypatch.setattr(ort, "InferenceSession", TakesNoNode)
     with pytest.raises(ModelError, match=r"opened on cuda: .*nodes that are assigned to the default CPU EP"):
-        open_session(resolution._probe_model(), "cuda", threads_per_run=1)
-    session = open_session(resolution._probe_model(), "cuda", threads_per_run=1, cpu_nodes=True)
+        open_session(hardware._probe_model(), "cuda", threads_per_run=1)
+    session = open_session(hardware._probe_model(), "cuda", threads_per_run=1, cpu_nodes=True)
     assert [1.0] == session.run(["y"], {"x": np.zeros(2, np.float32)})[0].tolist()
 
 

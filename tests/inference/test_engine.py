@@ -17,8 +17,8 @@ from support.sessions import DeadSession, Watched, replace_session
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import processor
-from enricher.worker.inference.device.processor import default_concurrency
+from enricher.worker.inference.device import hardware
+from enricher.worker.inference.device.hardware import default_concurrency
 from enricher.worker.inference.device.sessions import SESSION_ERRORS, Feeds, Session
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
@@ -159,7 +159,7 @@ def test_a_cpu_has_a_thread_for_each_core_that_the_container_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quota below the number of cores counts, rounded down, in both versions of cgroups."""
-    monkeypatch.setattr(processor, "_CGROUP", tmp_path)
+    monkeypatch.setattr(hardware, "_CGROUP", tmp_path)
     everything = default_concurrency("cpu")
     assert everything >= 1
     (tmp_path / "cpu.max").write_text("150000 100000\n")

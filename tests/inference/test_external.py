@@ -17,9 +17,8 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.families import FAMILIES
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel, holds_onnx
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine

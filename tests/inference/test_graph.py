@@ -13,7 +13,7 @@ from inference.conftest import REFERENCE, MakeWindow
 from support.layout import rows_of
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32

@@ -20,7 +20,7 @@ from enricher.worker.heads.head import pool
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant

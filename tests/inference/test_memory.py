@@ -21,8 +21,7 @@ from support.sessions import replace_session, short_of_memory
 
 from enricher.errors import ModelError
 from enricher.worker.inference.device.sessions import Session
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.worker.inference.run.engine import OUT_OF_MEMORY, OnnxEngine, Turns, is_out_of_memory
 from enricher.worker.inference.run.model import PreparedModel
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Batch, BatchResult, WindowFailure

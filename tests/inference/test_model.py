@@ -17,9 +17,9 @@ from support.head_references import REFERENCE, write_folder
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import open_session
-from enricher.worker.inference.graph import cache
+from enricher.worker.inference.graph import graph_files
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
@@ -53,7 +53,7 @@ def test_another_builder_builds_again(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_build_that_was_cut_short_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed process leaves behind lies aside, and the next one builds a whole graph."""
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "_move_into_place", _full_disk)
+        patch.setattr(graph_files, "_move_into_place", _full_disk)
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process does not clean up
         with pytest.raises(OSError, match="No space"):
             _prepare(tmp_path)

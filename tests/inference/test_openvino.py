@@ -20,7 +20,7 @@ from support.reports import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device import processor, sessions
+from enricher.worker.inference.device import hardware, sessions
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.int8 import Recipe, read_recipe, recipe_path, write_recipe
 from enricher.worker.inference.graph.padded import (
@@ -214,7 +214,7 @@ def shipped() -> Recipe:
 def on_processor(monkeypatch: pytest.MonkeyPatch, folder: Path, flags: str, *, bf16: bool) -> None:
     """Let the system and OpenVINO report another processor."""
     (folder / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
-    monkeypatch.setattr(processor, "_CPU_INFO", folder / "cpuinfo")
+    monkeypatch.setattr(hardware, "_CPU_INFO", folder / "cpuinfo")
     reported = ["FP32", *(["BF16"] if bf16 else [])]
     monkeypatch.setattr(sessions, "is_installed", lambda: True)
     monkeypatch.setattr(sessions, "capabilities", lambda: reported)
@@ -240,7 +240,7 @@ def test_a_processor_without_int8_products_is_refused(
 def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Better float32 than wrong answers."""
     on_processor(monkeypatch, tmp_path, FLAGS, bf16=True)
-    monkeypatch.setattr(processor, "_CPU_INFO", tmp_path / "none")
+    monkeypatch.setattr(hardware, "_CPU_INFO", tmp_path / "none")
     assert "does not say" in (OpenVinoInt8().problem() or "")
 
 

@@ -21,7 +21,7 @@ from support.layout import rows_of
 from support.models import open_minilm
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import SESSION_ERRORS, open_session
 from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16

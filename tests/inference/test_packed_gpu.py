@@ -15,12 +15,12 @@ from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
-from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant

@@ -14,7 +14,7 @@ import pytest
 from inference.conftest import REFERENCE, MakeWindow
 from support.layout import rows_of
 
-from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.variants import Variant

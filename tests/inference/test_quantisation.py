@@ -14,7 +14,7 @@ from inference.conftest import REFERENCE, MakeWindow
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import sessions
-from enricher.worker.inference.device.processor import processor_features
+from enricher.worker.inference.device.hardware import processor_features
 from enricher.worker.inference.device.sessions import Runtime, Session, open_session
 from enricher.worker.inference.graph.int8 import (
     Measured,

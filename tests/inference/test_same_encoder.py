@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
-from enricher.worker.inference.checkpoint.families import encoder_weights
+from enricher.worker.inference.checkpoint.configuration import encoder_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
 from enricher.worker.inference.run.model import open_model

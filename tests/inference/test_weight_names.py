@@ -14,11 +14,11 @@ from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.families import encoder_weights, head_weights
+from enricher.worker.inference.checkpoint.configuration import encoder_weights, head_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Float32Array
 

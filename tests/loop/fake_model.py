@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from enricher.errors import InvalidArticle
-from enricher.worker.inference.run.memory import OUT_OF_MEMORY, run_in_halves
+from enricher.worker.inference.run.engine import OUT_OF_MEMORY, run_in_halves
 from enricher.worker.loop.ports import Tokenized
 from enricher.worker.records import (
     Article,

@@ -11,7 +11,7 @@ from loop.fake_sink import DEAD_LETTERS
 from loop.world import POISONED, RULES, SHORT, Process, World
 from rules.building import window_of
 
-from enricher.worker.inference.run.memory import run_in_halves
+from enricher.worker.inference.run.engine import run_in_halves
 from enricher.worker.loop.pacing import Budget
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 
 from enricher.worker.heads import EntityHead
 from enricher.worker.heads.labels import label_names
-from enricher.worker.inference.checkpoint.families import FAMILIES
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.heads import KINDS, EntityHead, Head
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.run.advice import read_advice
 from enricher.worker.inference.run.selection import lost_without_report, missing_reports
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket

@@ -24,8 +24,7 @@ from enricher.worker.health.routes import Route, common_probes, page_routes, pro
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.server import HealthServer, connectable
 from enricher.worker.health.worker_health import LOADING, View, Waits, WorkerHealth
-from enricher.worker.inference.device.processor import available_cores
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.device.hardware import available_cores, resolve_device
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import Processes, end_with_parent

@@ -17,7 +17,7 @@ from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
-from enricher.worker.inference.device.processor import default_concurrency
+from enricher.worker.inference.device.hardware import default_concurrency
 from enricher.worker.inference.device.sessions import Device, Runtime
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, cutter_for, measured_languages

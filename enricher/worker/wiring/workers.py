@@ -8,7 +8,7 @@ from functools import partial
 
 from enricher.distribution import installed_version
 from enricher.worker.inference.device import driver
-from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.intake import Intake

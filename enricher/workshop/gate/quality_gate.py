@@ -17,7 +17,7 @@ from enricher.distribution import installed_version
 from enricher.worker.heads import HeadSpec
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import Binding
-from enricher.worker.inference.device.processor import processor_features, processor_name
+from enricher.worker.inference.device.hardware import processor_features, processor_name
 from enricher.worker.inference.device.sessions import Device, arithmetic_of
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.padded import PaddedFloat32

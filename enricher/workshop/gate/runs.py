@@ -20,7 +20,7 @@ from enricher.errors import FatalError, ModelError
 from enricher.worker.heads import EntityHead, reads_of
 from enricher.worker.heads.head import pool
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.processor import default_concurrency
+from enricher.worker.inference.device.hardware import default_concurrency
 from enricher.worker.inference.device.sessions import SESSION_ERRORS
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.run.model import PreparedModel

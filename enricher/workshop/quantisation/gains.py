@@ -20,10 +20,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.families import CLASSIFIER
+from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Session, open_session
 from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.int8 import (
     HIGHEST_UINT8,
     SMALLEST_RANGE,
@@ -35,7 +36,6 @@ from enricher.worker.inference.graph.int8 import (
     six_digits,
     weight_scales,
 )
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Float32Array, Window
 from enricher.worker.rules.batching import by_length

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from enricher.distribution import installed_version
-from enricher.worker.inference.device.processor import processor_features, processor_name
+from enricher.worker.inference.device.hardware import processor_features, processor_name
 
 _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 

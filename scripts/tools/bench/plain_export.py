@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from enricher.worker.inference.checkpoint.families import CLASSIFIER
+from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 
 MODEL_FILE = "model.onnx"
 

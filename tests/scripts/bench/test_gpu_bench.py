@@ -14,7 +14,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from tools import SCRIPTS
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import Case, Result, ThreadTime, _batches
 from tools.bench.machine import Load

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.families import encoder_weights
-from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.worker.inference.checkpoint.configuration import encoder_weights
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OnnxModel, OpenFiles
 
 _HEAD_KEYS = {"architectures", "id2label", "problem_type"}
 """The keys of the configuration that say nothing about the encoder."""

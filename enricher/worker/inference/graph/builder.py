@@ -1,7 +1,7 @@
 """Checkpoint weights -> ONNX graph, operator by operator: no exporter and no pattern matching, which can fail silently.
 
-The encoder is written once. A `Variant` supplies the parts that differ between devices: the layout of tokens, how attention
-finds its windows, the type of the numbers. checkpoint/families.py knows the names of the weights.
+The encoder is written once. A `Variant` supplies what differs between devices: the layout of tokens, how attention finds
+its windows, the type of the numbers. checkpoint/configuration.py knows the names of the weights.
 
 Behind it, heads turn hidden states into the outputs of the graph, in float32 for every variant. A single NER head has
 outputs without a prefix, as in a worker without tasks. worker/heads says what a head reads and which layers it has.
@@ -19,9 +19,9 @@ from onnx import TensorProto
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, Reads, reads_of
-from enricher.worker.inference.checkpoint.families import CLASSIFIER
+from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
-from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.records import Float32Array
 

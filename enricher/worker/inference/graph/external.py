@@ -3,7 +3,7 @@
 The folder has `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and no weights that we build a graph from.
 Its graph takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, all `[batch, length]`, and returns logits. Nodes
 before it compute those from padded.py's `input_ids` and `lengths`, and nodes after it compute `labels` and `scores`, so
-every padded variant can use it like one of our graphs. checkpoint/onnx_folder.py opens such a folder.
+every padded variant can use it like one of our graphs. checkpoint/folder.py opens such a folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, external_files, read_graph
+from enricher.worker.inference.checkpoint.folder import OnnxModel, external_files, read_graph
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 

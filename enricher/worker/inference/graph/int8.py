@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from enricher.errors import ModelError
-from enricher.worker.inference.graph.onnx_file import append_weight
+from enricher.worker.inference.graph.graph_files import append_weight
 from enricher.worker.records import Float32Array
 
 RECIPE_FILE = "int8.json"

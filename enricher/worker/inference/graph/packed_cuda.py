@@ -30,9 +30,9 @@ from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime
-from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import owned_ranges, starts_in_a_row, weighted_sums
 from enricher.worker.records import Window
 

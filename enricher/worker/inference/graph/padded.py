@@ -28,9 +28,9 @@ from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig
-from enricher.worker.inference.device.processor import int8_problem
+from enricher.worker.inference.device.hardware import int8_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, openvino_problem
-from enricher.worker.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import owned_weights, starts_in_a_row, weighted_sums
 from enricher.worker.records import Window
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS

@@ -15,7 +15,7 @@ import numpy as np
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.configuration import EncoderConfig
 from enricher.worker.inference.device.sessions import Feeds, Runtime
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.records import Float32Array, Int32Array, Window
 
 

@@ -2,7 +2,6 @@
 
 selection.py  the variants for each device, and which of them runs a model here, and why
 model.py      a folder -> a graph on disk, in the chosen variant
-engine.py     batch -> the answers of the heads, with failures window by window
-memory.py     what to do when a batch runs out of memory
+engine.py     batch -> the answers of the heads; failures window by window, and in halves where memory runs out
 advice.py     the windows that suit a model, from `enricher.json` in its folder
 """

@@ -13,15 +13,20 @@ from functools import partial
 from pathlib import Path
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import Checkpoint, refuse_outside_links, refuse_unreadable, shared_mode
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
-from enricher.worker.inference.device.resolution import resolve_device
+from enricher.worker.inference.checkpoint.folder import (
+    Checkpoint,
+    OnnxModel,
+    holds_onnx,
+    refuse_outside_links,
+    refuse_unreadable,
+    shared_mode,
+)
+from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import PROVIDERS, Device, Session, open_session
 from enricher.worker.inference.graph import external
 from enricher.worker.inference.graph.builder import BUILDER_VERSION, build
-from enricher.worker.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, cached_graph
+from enricher.worker.inference.graph.graph_files import GRAPHS_FOLDER, MODEL_FILE, OnnxWriter, cached_graph
 from enricher.worker.inference.graph.int8 import Recipe, quantise
-from enricher.worker.inference.graph.onnx_file import OnnxWriter
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.selection import (
     check_command,

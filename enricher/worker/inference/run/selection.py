@@ -13,9 +13,8 @@ from shlex import quote
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel
 from enricher.worker.inference.checkpoint.gate_report import GateResult, read_reports
-from enricher.worker.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.worker.inference.device.sessions import Device, arithmetic_of
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.external import padded_variant

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 from safetensors.numpy import save_file
 
-from enricher.worker.inference.checkpoint.families import CLASSIFIER, FAMILIES, Family
+from enricher.worker.inference.checkpoint.configuration import CLASSIFIER, FAMILIES, Family
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
 

