@@ -33,6 +33,8 @@ class Quiet:
         self.refuses_to_seek = False
         self.offset = 0
         """What it says that the group has committed, of each partition."""
+        self.metadata = ""
+        """What it says was committed with it."""
         self.trouble: Exception | None = None
         """What it answers when it is asked for committed offsets, instead of that."""
 
@@ -53,7 +55,7 @@ class Quiet:
         """The same of all."""
         if self.trouble:
             raise self.trouble
-        return [TopicPartition(each.topic, each.partition, self.offset) for each in places]
+        return [TopicPartition(each.topic, each.partition, self.offset, self.metadata) for each in places]
 
     def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
         """Ours now."""

@@ -20,6 +20,7 @@ from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.kafka.starts import StartOffset
 from enricher.worker.kafka.topicwatch import TopicReplaced
 from enricher.worker.records import Mark, Partition, Start
+from enricher.worker.rules.commit_metadata import CommitMetadata
 
 
 def silent_for(
@@ -91,6 +92,14 @@ def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, qu
     quiet.offset = 5
     assignment.rewind()
     assert Start(5) == assignment.partitions.start_of(PLACE)
+
+
+def test_an_offset_of_a_deleted_topic_does_not_count(assignment: Assignment, quiet: Quiet) -> None:
+    """The topic that has its name now has other records at these offsets."""
+    assignment.add([TopicPartition(*PLACE)])
+    quiet.metadata = CommitMetadata(topic_id="deleted").encode()
+    assignment.rewind()
+    assert assignment.partitions.start_of(PLACE) is None
 
 
 @pytest.mark.broker
