@@ -210,7 +210,7 @@ def key_of(value: bytes, mapping: FieldMapping, deletes: DeleteEvents | None = N
     Raises InvalidArticle for a line without an id that a worker accepts.
     """
     document = read_document(value, sys.maxsize)
-    if deletes and deletes.mark(document):
+    if deletes and deletes.is_delete(document):
         mapping = deletes.ids
     # A line as a record, which has neither key nor headers.
     return mapping.id_text(document, RawRecord(_LINES, 0, None, value)).encode()

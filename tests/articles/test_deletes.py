@@ -131,8 +131,8 @@ def test_values_have_types(marks: Scalar) -> None:
     """True is 1 to Python, but not to a publisher; numbers with a fraction, null, lists and objects mark nothing."""
     deletes = DeleteEvents("/deleted", [marks], FieldMapping())
     for found in (True, 1, "1", 0, False, "", 1.0, 0.0, None, [marks], {"deleted": marks}):
-        assert deletes.mark({"deleted": found}) == (type(found) is type(marks) and found == marks)
-    assert not deletes.mark({})
+        assert deletes.is_delete({"deleted": found}) == (type(found) is type(marks) and found == marks)
+    assert not deletes.is_delete({})
 
 
 json_values = st.recursive(

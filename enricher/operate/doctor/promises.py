@@ -88,7 +88,7 @@ class Clients:
         return TopicPartition(self.topic, self.number, offset)
 
     def values(self, until: str, *, limit_s: float = CALL_S, stay_s: float = 0) -> list[str]:
-        """The partition's committed records from its beginning until this value, and those that come `stay_s` later."""
+        """The partition's committed records up to this value, and those that come within `stay_s` after it."""
         found: list[str] = []
         with self.consumer() as consumer:
             consumer.assign([self.partition(0)])
@@ -181,7 +181,7 @@ def refusal(call: Callable[[], object]) -> str | None:
 
 
 def _raise_if_lasting(error: KafkaError, *refusals: int) -> None:
-    """Raise errors about rights and fatal ones; the consumer retries after all others."""
+    """Raise fatal errors and errors about rights; the consumer retries after all others."""
     if error.fatal() or error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *refusals}:
         raise KafkaException(error)
 

@@ -1,9 +1,9 @@
 """Notes what was seen of each input offset, and what follows for the promise. No I/O, and never the text of an article.
 
 A ledger takes one byte of state and a hash of two bytes for each offset, so 100 million inputs take 300 MB. Outputs are
-noted first, inputs after them (`Inputs`). Then an offset with only one of both is a lost input or an invented output
-(`Judge`). There is one check for each part of the promise: it fails if something is certainly wrong, and is unknown if the
-log can no longer tell.
+noted first, inputs after them (`Inputs`). Then an offset with only an input or only an output is a lost input or an invented
+output (`Judge`). There is one check for each part of the promise: it fails if something is certainly wrong, and is unknown
+if the log can no longer tell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ State = Literal["ok", "failed", "unknown"]
 MAX_EXAMPLES = 10
 
 EARLIER = "outputs of an earlier topic of this name"
-"""Fact: how many outputs name another topic id. Their inputs were deleted with that topic, so they prove nothing."""
+"""The name of a fact: how many outputs name another topic id. Their inputs were deleted with that topic, so they prove
+nothing."""
 
 
 class Place(NamedTuple):

@@ -38,7 +38,7 @@ from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class PaddedFloat32:
-    """See the module. Implements `variants.Variant`."""
+    """The padded float32 variant of the module's docstring. Implements `variants.Variant`."""
 
     name = "padded-fp32"
     precision = "fp32"
@@ -112,7 +112,7 @@ class PaddedFloat32:
 
 @dataclass(frozen=True, slots=True)
 class PackedFloat32(PaddedFloat32):
-    """See the module. Implements `variants.Variant`."""
+    """The packed float32 variant of the module's docstring. Implements `variants.Variant`."""
 
     name = "packed-fp32"
     token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
