@@ -1,32 +1,29 @@
 """A server on loopback in its own Java process and folder, and the commands that start, stop and ask it.
 
-`tools.kafka.keeper` ends the process if the parent dies, unless it was detached; then it is found by its folder, so there is
-no pid file that could be stale. Results go to standard output, progress to standard error.
+`tools.kafka.keeper` ends the process if the parent dies, unless it was detached; then `local_service` finds it.
 """
 
 from __future__ import annotations
 
 import http.client
-import shutil
-import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import urlsplit
 
 import typer
-from platformdirs import user_state_path
 
+from tools import local_service
 from tools.archives import ArchiveLock, unpacked
-from tools.command_line import NOT_RUNNING, remark
+from tools.command_line import remark
 from tools.kafka.java import log_tail, start_java
-from tools.kafka.keeper import SERVER_PROPERTIES, KeptFolder, end, processes_of
-from tools.ports import free_ports, is_free
+from tools.kafka.keeper import SERVER_PROPERTIES, KeptFolder
+from tools.local_service import Data, Port, Service, add_commands
+from tools.ports import free_ports
 from tools.waiting import suspend, wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import psutil
 
 HOST = "127.0.0.1"
@@ -173,78 +170,33 @@ def status_of(url: str, timeout_s: float = 2.0) -> int | None:
         connection.close()
 
 
-_CLOSES_S = 3.0
-"""A process that was killed is gone from the list of processes before its sockets are closed."""
-
-
-class JavaService:
-    """The server of one folder, seen from outside its process. `folder`: without it one in the user's state."""
+class JavaService(Service):
+    """The one server of a kind that a folder has."""
 
     def __init__(self, kind: type[JavaServer], folder: Path | None) -> None:
+        self.NAME, self.ERROR, self.USUAL_PORT = kind.NAME, kind.ERROR, kind.USUAL_PORT  # type: ignore[misc]
+        super().__init__(folder)
         self._kind = kind
-        self.folder = (user_state_path("enricher") / kind.NAME if folder is None else folder).resolve()
 
-    def url(self) -> str | None:
-        """URL of the running server; None if none runs."""
-        return self._kind.url_of(self._kind.port_in(self.folder)) if any(processes_of(self.folder)) else None
+    def address(self) -> str | None:
+        return self._kind.url_of(self._kind.port_in(self.folder)) if self.processes() else None
 
-    def answers(self, url: str) -> bool:
-        return self._kind.answers(url)
+    def answers(self, address: str) -> bool:
+        return self._kind.answers(address)
+
+    def kept(self) -> Iterable[Path]:
+        return [self.folder / self._kind.DATA]
 
     def start(self, port: int | None) -> str:
         """Start a server that outlives this process, and return its URL; raises the server's error on failure."""
-        server = self._kind(data=self.folder, port=self._choose_port(port))
+        server = self._kind(data=self.folder, port=self.choose_port(port))
         server.start()
         server.detach()
         return server.url
 
-    def stop(self) -> bool:
-        """End the server; returns whether one ran."""
-        ran = any(processes_of(self.folder))
-        end(self.folder)
-        return ran
-
-    def erase(self) -> None:
-        """Remove what a server that does not run has kept."""
-        kept = self.folder / self._kind.DATA
-        if kept.is_file():
-            kept.unlink()
-        else:
-            shutil.rmtree(kept, ignore_errors=True)
-
-    def _choose_port(self, wanted: int | None) -> int | None:
-        """The requested port, or an error if taken; without a request the usual one, or None if taken."""
-        if wanted is None:
-            return self._kind.USUAL_PORT if is_free(self._kind.USUAL_PORT) else None
-        if wait_until(lambda: is_free(wanted), _CLOSES_S):
-            return wanted
-        raise self._kind.ERROR(f"port {wanted} is taken; name another with --port, or leave --port out")
-
-
-def print_status(service: JavaService) -> int:
-    """Print whether the server runs and answers; returns the exit code that says so, too."""
-    url = service.url()
-    if url is None:
-        print("not running")
-        return NOT_RUNNING
-    up = service.answers(url)
-    print(f"{'running' if up else 'does not answer'}: {url}")
-    return 0 if up else NOT_RUNNING
-
-
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="Folder for what it keeps, log and settings; pass the same one to every command."),
-]
-Port = Annotated[
-    int | None, typer.Option("--port", help="Port [default: the usual one, or a free one if it is taken].")
-]
-Erase = Annotated[bool, typer.Option("--erase", help="Remove what it has kept, too.")]
-
 
 def commands_of(kind: type[JavaServer], about: str, *, name: str, variable: str, lock_path: Path) -> typer.Typer:
     """A command line for a kind of server. `name`: as a sentence has it; `variable`: of the environment, for its URL."""
-    title, script = f"{name[0].upper()}{name[1:]}", f"scripts/{kind.NAME}"
     app = typer.Typer(
         add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=about
     )
@@ -252,29 +204,10 @@ def commands_of(kind: type[JavaServer], about: str, *, name: str, variable: str,
     @app.command(help=f"Start {name} and return when it answers. Prints the line that points the program at it.")
     def start(port: Port = None, data: Data = None) -> None:
         service = JavaService(kind, data)
-        url = service.url()
-        if url is None:
-            remark(f"Starting {name} ...")
-            started_s = time.monotonic()
-            url = service.start(port)
-            remark(f"It answers after {time.monotonic() - started_s:.1f} s; log and data in {service.folder}.")
-        else:
-            remark(f"{title} is already running; nothing to do.")
-            if port not in {None, urlsplit(url).port}:
-                raise kind.ERROR(f"it is at {url}: stop it first with `{script} stop`")
+        url = local_service.start(service, lambda: service.start(port), name)
+        if port not in {None, urlsplit(url).port}:
+            raise kind.ERROR(f"it is at {url}: stop it first with `scripts/{kind.NAME} stop`")
         print(f"export {variable}={url}")
-
-    @app.command(help=f"Stop {name}; what it keeps stays unless --erase is given. Does nothing if it does not run.")
-    def stop(data: Data = None, erase: Erase = False) -> None:  # noqa: FBT002  typer's way
-        service = JavaService(kind, data)
-        remark(f"{title} has been stopped." if service.stop() else f"{title} is not running; nothing to do.")
-        if erase:
-            service.erase()
-            remark(f"What it kept under {service.folder} has been removed.")
-
-    @app.command(help=f"Tell whether {name} runs and answers: exit code 0 if so, 3 if not.")
-    def status(data: Data = None) -> None:
-        raise typer.Exit(print_status(JavaService(kind, data)))
 
     @app.command(
         help="Download the server into the user's cache, once, and verify every file; start does this if needed."
@@ -283,4 +216,5 @@ def commands_of(kind: type[JavaServer], about: str, *, name: str, variable: str,
         lock = ArchiveLock.read(lock_path)
         remark(f"{lock.name} {lock.version} is complete in {unpacked(lock, lock.cache_folder)}.")
 
+    add_commands(app, lambda data: JavaService(kind, data), name)
     return app
