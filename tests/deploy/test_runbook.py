@@ -18,7 +18,7 @@ RUNNING = (RUNBOOK.parents[1] / "running.md").read_text("utf-8")
 ENTRIES = {
     section.split("\n", 1)[0]: section.split("\n", 1)[1] for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
 }
-PARTS = ("**Means.**", "**Look at.**", "**Do.**")
+MEANS, PARTS = "**Means.**", ["**Look at.**", "**Do.**"]
 OF_OTHER_COMMANDS = {8, 9, 10, 11, 13, 130}
 
 
@@ -33,11 +33,11 @@ def test_there_is_one_entry_for_every_alert_and_none_for_others() -> None:
     assert alerts() == list(ENTRIES)
 
 
-def test_an_entry_says_what_it_means_what_to_look_at_and_what_to_do() -> None:
-    """Three parts in this order, none of them empty."""
+def test_an_entry_says_what_to_look_at_and_what_to_do() -> None:
+    """In this order, none of them empty; before them what it means, if that is more than the alert's own text."""
     for name, entry in ENTRIES.items():
         parts = re.findall(r"^(\*\*[A-Z][a-z ]+\.\*\*) \S", entry, flags=re.MULTILINE)
-        assert list(PARTS) == parts, name
+        assert parts in (PARTS, [MEANS, *PARTS]), name
 
 
 def test_metrics_that_it_names_exist() -> None:
