@@ -27,6 +27,7 @@ from confluent_kafka import TopicPartition
 
 from enricher.errors import BrokerError, NoAnswer, ProducerFenced, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.operate.inspector import Inspector
+from enricher.worker.commands.console import data_console
 from enricher.worker.commands.run import RunOptions, load_and_log_settings, require_writable, work
 from enricher.worker.commands.running import interrupt_code, repeating, stopped_by_signals
 from enricher.worker.commands.topic_options import (
@@ -59,6 +60,11 @@ _Answer = TypeVar("_Answer")
 _LOCK = ("replay", "range")  # two parts: a worker has one, its instance
 
 
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print the range by partition, and write nothing.")
+]
+
+
 def replay(  # noqa: PLR0913  one for each option
     context: typer.Context,
     *,
@@ -80,6 +86,7 @@ def replay(  # noqa: PLR0913  one for each option
         bool, typer.Option("--force", help="Allow the topics of the live workers in --into and --dead-letters.")
     ] = False,
     input_topic: InputOption = None,
+    dry_run: _DryRun = False,
     summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
     report_every_s: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
@@ -87,9 +94,11 @@ def replay(  # noqa: PLR0913  one for each option
 ) -> None:
     """Enrich a range of the input topic again, into another topic, exactly once.
 
-    Model and everything else are set as for `run`. Start it as often as you like, with another kafka.instance each: the
-    processes share the range as one consumer group, and a process that is started again goes on. The range is chosen once,
-    when the first process begins: `end` is the end of the topic then. All of them end when the range is done.
+    It needs two topics, INTO and its dead letters, with as many partitions as the input: `enricher topics create --into
+    INTO` makes them. Model and everything else are set as for `run`. Start it as often as you like, with another
+    kafka.instance each: the processes share the range as one consumer group, and a process that is started again goes on.
+    The range is chosen once, when the first process begins: `end` is the end of the topic then. All of them end when the
+    range is done.
 
     In a file, offsets are given by partition, and partitions that it does not name are left out: {"0": 1200, "1": 980}.
     Times are those of Kafka's records: the range begins at the first record of each partition with this time or a later one.
@@ -104,6 +113,9 @@ def replay(  # noqa: PLR0913  one for each option
     config = replace(kafka_config(settings), replay=range_name(*bounds))
     with stopped_by_signals(interrupt_code) as signals:
         check_start(config)
+        if dry_run:
+            _print_range(config, bounds, append=append)
+            return
         pinned = _pin(config, bounds, live.worker.recovery_timeout_s, append=append)
         log.info("replaying %s of '%s' into '%s'", config.replay, config.input_topic, into)
         if pinned.left:
@@ -113,6 +125,27 @@ def replay(  # noqa: PLR0913  one for each option
             log.info("stopped: %d offsets of the range are left; start it again to go on", left)
             raise typer.Exit(interrupt_code(signals.received or 0))
     log.info("the range is replayed: %s of '%s' is in '%s'", config.replay, config.input_topic, config.output_topic)
+
+
+def _print_range(config: KafkaConfig, bounds: tuple[Bound, Bound], *, append: bool) -> None:
+    """Print what would be replayed, or what is left of a replay that has begun. Raises what `_pin` raises."""
+    with closing(Inspector(config, stable=True)) as ask:
+        pinned = read_pinned(ask, config)
+        if pinned is None:
+            if not append:
+                _require_empty(ask, config)
+            ranges = ranges_of(ask, config.input_topic, *bounds, datetime.now(UTC))
+        else:
+            ranges = {number: (pinned.committed[number], end) for number, end in pinned.until.items()}
+    console = data_console()
+    for number, (start, end) in sorted(ranges.items()):
+        console.print(f"partition {number}: offsets {start} to {end}")
+    total = sum(end - start for start, end in ranges.values())
+    console.print(
+        f"{total:,} offsets of '{config.input_topic}' {'are left' if pinned else 'would be replayed'}: into "
+        f"'{config.output_topic}', dead letters into '{config.dead_letter_topic}', group '{config.group_id}'",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
 
 
 def _pin(config: KafkaConfig, bounds: tuple[Bound, Bound], patience_s: float, *, append: bool) -> Pinned:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from commands.cli_runner import run
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.clients import config_for
@@ -330,6 +331,24 @@ def refusal(replay: Replay, *options: str, log: Path) -> str:
     with ended(replay.started(*options, log=log)) as process:
         assert process.wait(PATIENCE_S) in {2, 4}
     return log.read_text("utf-8")
+
+
+def test_a_dry_run_shows_the_range_and_commits_nothing(replay: Replay) -> None:
+    """The topics that it needs are named with the command that makes them; of a replay that has ended nothing is left."""
+    fill(replay.live, 8)
+    into = f"{replay.own.output}.next"
+    topics = ("--into", into, "--dead-letters", f"{into}.dead")
+    dry = ("replay", "--from", "beginning", "--to", "end", "--group", replay.own.group, "--dry-run", *topics)
+    environment = {**replay.live.environment, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
+    missing = run(*dry, env=environment).exception
+    assert f"create it ('enricher topics create --into {into} --dead-letters {into}.dead')" in str(missing)
+    assert 0 == run("topics", "create", *topics, env=environment).exit_code
+    assert "8 offsets of" in run(*dry, env=environment).stdout
+    group = committed_and_ends(replay.own.bootstrap_servers, replay.own.group, replay.live.input)
+    assert all(committed < 0 for committed, _ in group.values())
+    with ended(replay.started("--from", "beginning", "--to", "end", *topics)) as process:
+        assert 0 == process.wait(PATIENCE_S)
+    assert "0 offsets of" in run(*dry, env=environment).stdout
 
 
 def test_a_replay_does_not_write_twice_into_a_topic_or_read_another_range(replay: Replay, tmp_path: Path) -> None:
