@@ -62,7 +62,7 @@ def model_tune(  # noqa: PLR0913  the options of the command
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds per combination and round.")] = 0.4,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds over all combinations; the medians count.")] = 3,
-    plot: Annotated[
+    out: Annotated[
         Path | None, typer.Option(help="Draw the throughput to this PNG; needs kafka-enricher[reports].")
     ] = None,
     as_json: JsonOption = False,
@@ -71,7 +71,7 @@ def model_tune(  # noqa: PLR0913  the options of the command
 
     Nothing is stored: a worker uses its defaults unless you set what is printed. Measure on a machine without other work.
     """
-    if plot is not None:
+    if out is not None:
         require_matplotlib()
     settings = load_settings()
     cache_dir = settings.model.cache_dir
@@ -83,9 +83,9 @@ def model_tune(  # noqa: PLR0913  the options of the command
     with Ticker(remark_console()) as ticker:
         sweep = Sweep(seconds, rounds, lambda cell, done, of: ticker.tick(lambda: _progress(cell, done, of)))
         rows = sweep.run(_engines(model, tokenizer), cells, _text_ids(tokenizer))
-    if plot is not None:
+    if out is not None:
         processor = processor_name(model.device, model.device_id)
-        draw_sweep(rows, f"{model.checkpoint.name}: {model.variant.name} on {processor}", plot)
+        draw_sweep(rows, f"{model.checkpoint.name}: {model.variant.name} on {processor}", out)
     if as_json:
         sys.stdout.write(orjson.dumps([asdict(row) for row in rows], option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -268,7 +268,7 @@ _LINE_STYLES = ("-", "--", ":", "-.")
 def require_matplotlib() -> None:
     """Raise SettingsError without matplotlib, before anything is measured."""
     if find_spec("matplotlib") is None:
-        raise SettingsError("--plot needs matplotlib: pip install 'kafka-enricher[reports]'")
+        raise SettingsError("--out needs matplotlib: pip install 'kafka-enricher[reports]'")
 
 
 def draw_sweep(rows: Sequence[Row], title: str, path: Path) -> None:

@@ -42,10 +42,10 @@ def articles(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "options",
     [
-        ["-o", "articles.jsonl"],
+        ["--out", "articles.jsonl"],
         ["--dead-letters", "link"],
-        ["-o", "x", "--dead-letters", "x"],
-        ["-o", "x", "--dead-letters", "x.partial"],
+        ["--out", "x", "--dead-letters", "x"],
+        ["--out", "x", "--dead-letters", "x.partial"],
     ],
 )
 def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, options: list[str]) -> None:
@@ -58,14 +58,14 @@ def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, optio
 
 def test_an_output_that_cannot_be_written_is_named(articles: Path) -> None:
     """The message has the system's reason."""
-    result = run("enrich", str(articles), "-o", "nowhere/records.jsonl")
+    result = run("enrich", str(articles), "--out", "nowhere/records.jsonl")
     assert isinstance(result.exception, FatalError)
     assert f"cannot write {Path('nowhere/records.jsonl')}: No such file or directory" == str(result.exception)
 
 
 def test_a_dash_as_output_is_standard_output(articles: Path) -> None:
     """`-` is standard output for records as it is standard input for articles; one device may take both outputs."""
-    result = run("enrich", str(articles), "-o", "-", "--dead-letters", os.devnull)
+    result = run("enrich", str(articles), "--out", "-", "--dead-letters", os.devnull)
     assert 0 == result.exit_code, result.output
     assert "a" == json.loads(result.stdout)["id"]
     assert [articles] == list(articles.parent.iterdir())
@@ -114,12 +114,12 @@ def test_a_file_without_a_good_line_is_exit_code_10(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(b"".join(BAD))
     output, letters = tmp_path / "records.jsonl", tmp_path / "letters.jsonl"
-    result = run("enrich", str(bad), "-o", str(output), "--dead-letters", str(letters))
+    result = run("enrich", str(bad), "--out", str(output), "--dead-letters", str(letters))
     assert isinstance(result.exception, NotEnriched)
     assert (10, "2 of 2 lines could not be enriched") == (result.exception.exit_code, str(result.exception))
     assert ("", 2) == (output.read_text(), len(letters.read_bytes().splitlines()))
     bad.write_bytes(b"")
-    assert 0 == run("enrich", str(bad), "-o", str(output)).exit_code
+    assert 0 == run("enrich", str(bad), "--out", str(output)).exit_code
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_one_bad_line_counts_only_where_strictness_is_asked_for(articles: Path) 
         file.write(BAD[0])
     output = articles.parent / "records.jsonl"
     for options, exception in (([], type(None)), (["--strict"], NotEnriched)):
-        result = run("enrich", str(articles), "-o", str(output), *options)
+        result = run("enrich", str(articles), "--out", str(output), *options)
         assert isinstance(result.exception, exception)
         assert ["a"] == [json.loads(line)["id"] for line in output.read_bytes().splitlines()]
         output.unlink()
@@ -171,7 +171,7 @@ def test_an_output_that_exists_is_replaced_with_its_mode(articles: Path) -> None
     output.write_text("old", "utf-8")
     output.chmod(0o600)
     link.symlink_to(output)
-    assert 0 == run("enrich", str(articles), "-o", str(link)).exit_code
+    assert 0 == run("enrich", str(articles), "--out", str(link)).exit_code
     assert "a" == json.loads(output.read_text("utf-8"))["id"]
     assert 0o600 == output.stat().st_mode & 0o777
     assert {articles, output, link} == set(articles.parent.iterdir())
@@ -183,7 +183,7 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
     """Records so far are in FILE.partial, and an earlier file of the name stays as it was."""
     output, partial = tmp_path / "records.jsonl", tmp_path / "records.jsonl.partial"
     output.write_text("of yesterday", "utf-8")
-    command, log = [STUB_WORKER, "enrich", "-", "-o", str(output)], tmp_path / "log"
+    command, log = [STUB_WORKER, "enrich", "-", "--out", str(output)], tmp_path / "log"
     with Forked(command, os.environ, log) as process:
         process.stdin.write(json_lines(article("a"), article("b")).encode())
         process.stdin.flush()
@@ -229,12 +229,12 @@ def test_an_archive_gives_the_records_of_the_same_lines(tmp_path: Path) -> None:
     lines.write_text(json_lines(*rows), "utf-8")
     env = {"ENRICHER_ARTICLES__METADATA": '{"section": "/desk/name"}'}
     output = tmp_path / "records.parquet"
-    for source, names in ((file, ["--out", str(output)]), (lines, ["-o", "lines"]), (file, ["-o", "of-rows"])):
+    for source, names in ((file, ["--out", str(output)]), (lines, ["--out", "lines"]), (file, ["--out", "of-rows"])):
         assert 0 == run("enrich", str(source), *names, env=env).exit_code
     assert [orjson.loads(line) for line in Path("lines").read_bytes().splitlines()] == records_of(output) != []
     assert Path("lines").read_bytes() == Path("of-rows").read_bytes()
     assert "body is not a string" == pq.read_table(output).to_pylist()[5]["refused"]["reason"]
-    assert isinstance(run("enrich", str(file), "-o", str(output), "--strict", env=env).exception, NotEnriched)
+    assert isinstance(run("enrich", str(file), "--out", str(output), "--strict", env=env).exception, NotEnriched)
 
 
 @pytest.fixture
@@ -261,10 +261,10 @@ def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(
 
     assert "no column for id at /id (articles.fields)" in refusal(str(file))
     (tmp_path / "folder.parquet").mkdir()
-    assert "is a folder" in refusal(str(file), "-o", str(tmp_path / "folder.parquet"), env=mapped)
-    assert "--dead-letters: " in refusal(str(file), "-o", "b.parquet", "--dead-letters", "c", env=mapped)
-    assert "b.parquet: only articles in Parquet" in refusal(str(lines), "-o", "b.parquet")
-    assert "must be different files" in refusal(str(file), "-o", str(file), env=mapped)
+    assert "is a folder" in refusal(str(file), "--out", str(tmp_path / "folder.parquet"), env=mapped)
+    assert "--dead-letters: " in refusal(str(file), "--out", "b.parquet", "--dead-letters", "c", env=mapped)
+    assert "b.parquet: only articles in Parquet" in refusal(str(lines), "--out", "b.parquet")
+    assert "must be different files" in refusal(str(file), "--out", str(file), env=mapped)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert refusal(str(file)) == f"{file} is Parquet, which needs pyarrow: pip install 'kafka-enricher[parquet]'"
 

@@ -61,7 +61,7 @@ def entities_of(model: str | Path, file: Path, cache: Path) -> list[list[dict[st
     """What `enricher enrich` finds in each article of the file."""
     output = file.with_suffix(".out")
     environment = {**CPU, "ENRICHER_MODEL__SOURCE": str(model), "ENRICHER_MODEL__CACHE_DIR": str(cache)}
-    result = run("enrich", str(file), "--output", str(output), env=environment)
+    result = run("enrich", str(file), "--out", str(output), env=environment)
     assert result.exit_code == 0, result.output
     return [json.loads(line)["entities"] for line in output.read_bytes().splitlines()]
 

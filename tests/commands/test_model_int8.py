@@ -126,7 +126,7 @@ def test_a_prepared_folder_runs_without_its_source_and_without_a_cache(
     cache, records = tmp_path / "empty", tmp_path / "records.jsonl"
     model = {"SOURCE": str(prepared.folder), "DEVICE": "cpu", "CACHE_DIR": str(cache)}
     settings = {**QUICK_TO_START, **{f"ENRICHER_MODEL__{name}": value for name, value in model.items()}}
-    result = run("enrich", str(texts), "-o", str(records), env=settings)
+    result = run("enrich", str(texts), "--out", str(records), env=settings)
     assert result.exit_code == 0, (result.output, result.exception)
     precisions = [json.loads(line)["model"]["precision"] for line in records.read_bytes().splitlines()]
     assert ["int8"] * ARTICLES == precisions

@@ -98,7 +98,7 @@ def test_the_command_prints_settings_that_can_be_used_and_stores_nothing(
     folder, cache, plot = tiny_model(tmp_path / "tiny"), tmp_path / "cache", tmp_path / "plot.png"
     before = sorted(folder.rglob("*"))
     batches = ("--concurrency", "1", "--concurrency", "2", "--batch-tokens", "64", "--batch-tokens", "256")
-    result = run_model("tune", folder, *QUICK, *batches, "--plot", plot, cache_dir=cache)
+    result = run_model("tune", folder, *QUICK, *batches, "--out", plot, cache_dir=cache)
     assert result.exit_code == 0, (result.output, result.exception)
     assert b"\x89PNG" == plot.read_bytes()[:4]
     for line in result.stdout.splitlines():
@@ -126,6 +126,6 @@ def test_rows_are_printed_as_json_for_programs(tmp_path: Path) -> None:
 def test_a_plot_without_matplotlib_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal names the extra, before anything is measured."""
     monkeypatch.setattr("enricher.workshop.tune.find_spec", lambda _name: None)
-    error = run_model("tune", tmp_path, "--plot", tmp_path / "plot.png", cache_dir=tmp_path).exception
+    error = run_model("tune", tmp_path, "--out", tmp_path / "plot.png", cache_dir=tmp_path).exception
     assert isinstance(error, SettingsError)
     assert "kafka-enricher[reports]" in str(error)

@@ -93,7 +93,7 @@ def test_a_new_kind_of_head_goes_from_its_checkpoint_into_records(
         "ENRICHER_MODEL__PRECISION": "fp32",
         "ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96",
     }
-    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment)
+    result = run("enrich", "articles.jsonl", "--out", "records.jsonl", env=environment)
     assert result.exit_code == 0, (result.output, result.exception)
     record = orjson.loads(Path("records.jsonl").read_bytes())
     assert [{"task": "size", "tokens": record["coverage"]["tokens"]}] == record["counts"]

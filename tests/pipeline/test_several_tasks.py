@@ -73,7 +73,7 @@ def through_kafka(
 def without_kafka(environment: Mapping[str, str], articles: Sequence[Mapping[str, Any]]) -> dict[str, Record]:
     """The records of a worker between files, by id."""
     Path("articles.jsonl").write_text(json_lines(*articles), "utf-8")
-    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment)
+    result = run("enrich", "articles.jsonl", "--out", "records.jsonl", env=environment)
     assert result.exit_code == 0, (result.output, result.exception)
     records = {record["id"]: record for record in map(orjson.loads, Path("records.jsonl").read_bytes().splitlines())}
     assert len(articles) == len(records)

@@ -112,7 +112,7 @@ def lines_of_enrich(articles: list[bytes], folder: Path) -> list[bytes]:
     """What `enricher enrich` makes of these with the next model: the other way into the same pipeline."""
     written, lines = folder / "articles.jsonl", folder / "records.jsonl"
     written.write_bytes(b"\n".join(articles))
-    command = [SOURCED_STUB_WORKER, "-q", "enrich", str(written), "--output", str(lines)]
+    command = [SOURCED_STUB_WORKER, "-q", "enrich", str(written), "--out", str(lines)]
     with Forked(command, {**os.environ, "ENRICHER_MODEL__SOURCE": "/models/next"}) as process:
         assert 0 == process.wait(PATIENCE_S)
     return lines.read_bytes().splitlines()

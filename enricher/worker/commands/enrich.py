@@ -39,9 +39,7 @@ def enrich(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
             "--out",
-            "-o",
             help="File for the enriched records: JSON lines, or Parquet if its name ends in .parquet. Default: standard "
             "output.",
         ),
@@ -63,7 +61,7 @@ def enrich(
     The columns of a Parquet file are the fields of its articles (`articles.fields`). An output in Parquet has one row for
     each of the input, in its order.
 
-    The files of --output and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
+    The files of --out and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
     error, the part written so far is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines
     could be enriched (with --strict: if any could not), 130 after Ctrl-C, 143 after SIGTERM.
     """
@@ -160,7 +158,7 @@ def _require_different(file: Path, *outputs: Path | None) -> None:
     named = [path for path in outputs if _is_file(path)]
     files = [path.resolve() for path in (file, *named) if _is_file(path)] + [partial_name(path) for path in named]
     if len(set(files)) < len(files):
-        message = "the input, --output and --dead-letters must be different files, and none another's FILE.partial"
+        message = "the input, --out and --dead-letters must be different files, and none another's FILE.partial"
         raise SettingsError(message)
 
 

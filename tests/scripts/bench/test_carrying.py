@@ -77,4 +77,4 @@ def test_packages_are_those_of_the_lock_with_their_hashes() -> None:
 def test_a_place_that_does_not_exist_is_refused_before_any_download(tmp_path: Path) -> None:
     """The archive takes minutes."""
     with pytest.raises(typer.BadParameter, match="is no folder"):
-        main(tmp_path / "nowhere" / "site.tar.xz", python="3.12", architecture=90, lone_kernels=False, package=[])
+        main(out=tmp_path / "nowhere" / "site.tar.xz", python="3.12", architecture=90, lone_kernels=False, package=[])

@@ -37,8 +37,8 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x
 
 
 def main(
-    out: Annotated[Path, typer.Argument(help="The archive to write.", dir_okay=False)] = Path("gpu-site.tar.xz"),
     *,
+    out: Annotated[Path, typer.Option(help="The archive to write.", dir_okay=False)] = Path("gpu-site.tar.xz"),
     python: Annotated[str, typer.Option(help="The Python of the GPU machine.")] = "3.12",
     architecture: Annotated[int, typer.Option(help="Its GPU: 75 T4, 80 A100, 86 A10, 89 L4, 90 H100 and H200.")] = 90,
     lone_kernels: Annotated[
