@@ -46,8 +46,6 @@ MAX_RATE = 1_000_000.0
 """The highest `rate_per_s`: more than there will be, and no infinity."""
 BURST_S = 0.1
 """The largest burst after a pause: the articles of this much time, at least one."""
-UNANSWERED_S = 1.0
-"""The broker may still have to acknowledge the articles of this much time: after an outage they arrive all at once."""
 
 
 def publish(
@@ -63,7 +61,7 @@ def publish(
     limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.01, max=MAX_RATE, help="At most this many articles per second, also right after an outage."),
+        typer.Option(min=0.01, max=MAX_RATE, help="At most this many articles per second."),
     ] = None,
     input_topic: InputOption = None,
 ) -> None:
@@ -169,15 +167,10 @@ class _Sending:
         bucket = self._bucket
         if bucket is None:
             return
-        while (wait_s := self._held_up_s(bucket)) > 0:
+        while (wait_s := bucket.wait_s()) > 0:
             self._publisher.wait(min(wait_s, _DRAIN_STEP_S))
             ticker.tick(self.summary)
         bucket.take()
-
-    def _held_up_s(self, bucket: TokenBucket) -> float:
-        """Seconds until the next article may go. Articles that the client queues for an absent broker count as sent."""
-        unanswered = self.sent - self._publisher.delivered - self._publisher.failures.total()
-        return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()
 
 
 def require_files(paths: Sequence[Path]) -> None:
@@ -295,14 +288,8 @@ class TokenBucket:
     """Allows `rate_per_s` articles per second."""
 
     def __init__(self, rate_per_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate_per_s = rate_per_s
         self._clock = clock
         self._limit = RateLimit(rate_per_s, clock(), burst_s=BURST_S)
-
-    @property
-    def most_unanswered(self) -> float:
-        """The number of articles that may be sent but not acknowledged."""
-        return max(1.0, self._rate_per_s * UNANSWERED_S)
 
     def wait_s(self) -> float:
         """Seconds until an article may go; 0 if one may go now."""

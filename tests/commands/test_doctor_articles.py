@@ -26,13 +26,12 @@ def found(
     values: Sequence[object],
     monkeypatch: pytest.MonkeyPatch,
     fields: Mapping[str, str] | None = None,
-    keys: Sequence[bytes | None] = (),
     **more: object,
 ) -> Mapping[str, Finding]:
     """The findings by check, if these are the newest records."""
     raw = [
-        RawRecord(Partition("articles", 0), offset, key, None if value is None else json.dumps(value).encode())
-        for offset, (value, key) in enumerate(zip(values, keys or [None] * len(values), strict=True))
+        RawRecord(Partition("articles", 0), offset, None, None if value is None else json.dumps(value).encode())
+        for offset, value in enumerate(values)
     ]
     monkeypatch.setattr(checks, "newest_records", lambda *_: (1, raw))
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", json.dumps(fields or {}))
@@ -65,33 +64,6 @@ def test_what_becomes_a_dead_letter_is_counted_by_its_reason(monkeypatch: pytest
     assert "1 of the newest 3 records of 'articles' can be read; 2 x id is missing" == finding.seen
     assert "warn" == found([ELSEWHERE], monkeypatch, FIELDS | {"body": "/txt"})["the newest articles"].verdict
     assert "ok" == found([ELSEWHERE], monkeypatch, FIELDS)["the newest articles"].verdict
-
-
-@pytest.mark.parametrize(
-    ("identified_by", "keys", "seen"),
-    [
-        ("id", [b"a", b"b", None], None),
-        ("id", [b"a", b'{"id": "b"}', b"\x00\x00\x00\x00\x07\x02c"], "the keys of 2 of 3 articles are not their ids"),
-        ("key", [b"x", b'{"id": "b"}', None], None),
-        ("key", [b"x", b"\x00\x00\x00\x00\xc8\x02c", None], "the keys of 1 of 3 articles are no text in UTF-8"),
-    ],
-)
-def test_keys_that_cannot_identify_documents_fail(
-    identified_by: str, keys: Sequence[bytes | None], seen: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would be dead letters of the indexer, because no tombstone could delete their documents."""
-    monkeypatch.setenv("ENRICHER_INDEX__URL", "http://localhost:9200")
-    monkeypatch.setenv("ENRICHER_INDEX__DOCUMENT_ID", identified_by)
-    finding = found([article(name) for name in "abc"], monkeypatch, keys=keys)["keys of the search index"]
-    assert ("ok" if seen is None else "FAIL") == finding.verdict
-    assert seen is None or (seen in finding.seen and "ublish articles with their id as key" in finding.advice)
-
-
-def test_optional_fields_that_are_dropped_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The articles are enriched, but not as their publisher thinks."""
-    wrong = [article("a") | {"url": 5}, article("b") | {"url": 5, "language": []}, article("c")]
-    finding = found(wrong, monkeypatch)["optional fields"]
-    assert ("warn", "wrong in some of 3 articles: 2 x url, 1 x language") == (finding.verdict, finding.seen)
 
 
 def test_a_pointer_that_finds_nothing_anywhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

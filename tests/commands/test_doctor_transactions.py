@@ -28,15 +28,14 @@ PAGE = Path(__file__).parents[2] / "deploy" / "promises.md"
 
 @pytest.mark.broker
 def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) -> None:
-    """The JSON report has the versions; standard error gets a line for each promise as it ends."""
+    """Also in the JSON report; standard error gets a line for each promise as it ends."""
     result = run("doctor", "--transactions", "--json", env=topics.environment)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    promises = {check["check"]: check for check in report["checks"] if check["took_s"] is not None}
-    assert {name: check["verdict"] for name, check in promises.items()} == {p.name: "ok" for p in PROMISES}
-    assert report["broker_api_versions"]["TxnOffsetCommit"] >= 3
-    assert {"enricher", "client", "brokers", "exit_code"} <= report.keys()
-    assert [p.name for p in PROMISES if not re.search(rf"ok +{p.name} \(\d+\.\d s\)", result.stderr)] == []
+    verdicts = {check["check"]: check["verdict"] for check in report["checks"]}
+    assert {p.name: "ok" for p in PROMISES}.items() <= verdicts.items()
+    assert 0 == report["exit_code"]
+    assert [p.name for p in PROMISES if not re.search(rf"ok +{p.name}", result.stderr)] == []
     assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
 
 
@@ -64,7 +63,7 @@ def no_trial(_clients: Clients) -> Outcome:
 def test_a_promise_that_was_not_tried_does_not_count_as_kept(holds: bool | None, verdict: str) -> None:  # noqa: FBT001
     """It fails the command as one that does not hold."""
     promise = Promise("p", "claim", "otherwise", no_trial)
-    assert finding_of(Result(promise, Outcome(holds, "seen"), 1.0), "rights").verdict == verdict
+    assert finding_of(Result(promise, Outcome(holds, "seen")), "rights").verdict == verdict
 
 
 @pytest.mark.broker

@@ -12,7 +12,7 @@ from support.operating import alter
 from support.reading import read_all
 from support.topics import Topics
 
-from enricher.operate.verify import verify
+from enricher.operate.verify.verification import verify
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 from enricher.worker.stats import Counters

@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, publish, short_articles
 
-from enricher.operate.verify import verify
+from enricher.operate.verify.verification import verify
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked

@@ -13,7 +13,7 @@ import orjson
 from confluent_kafka import KafkaException
 from kafka.harness import as_sent, publish, short_articles
 
-from enricher.operate.verify import verify
+from enricher.operate.verify.verification import verify
 from enricher.worker.commands.running import repeating
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config

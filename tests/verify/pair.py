@@ -17,7 +17,8 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import PARTITIONS, Topics
 
-from enricher.operate.verify import Report, VerifyOptions, verify
+from enricher.operate.verify.ledger import Report
+from enricher.operate.verify.verification import VerifyOptions, verify
 
 NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 PATIENT = VerifyOptions(open_wait_s=PATIENCE_S)

@@ -26,8 +26,10 @@ from verify.pair import (
 )
 
 from enricher.errors import BrokerError
-from enricher.operate.verify import Check, VerifyOptions, verify, watching
 from enricher.operate.verify.contract import record_id
+from enricher.operate.verify.group_offsets import watching
+from enricher.operate.verify.ledger import Check
+from enricher.operate.verify.verification import VerifyOptions, verify
 from enricher.worker.records import RawRecord
 from tools.kafka import Cluster
 

@@ -12,8 +12,9 @@ from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 from verify.pair import complete
 
-from enricher.operate.verify import Check, Place, Report, command
+from enricher.operate.verify import command
 from enricher.operate.verify.command import show
+from enricher.operate.verify.ledger import Check, Place, Report
 from enricher.worker.kafka.properties import KafkaConfig
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of

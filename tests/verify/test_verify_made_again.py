@@ -19,7 +19,9 @@ from support.topics import PARTITIONS, Topics
 from verify.pair import PATIENT, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
 from enricher.errors import BrokerError
-from enricher.operate.verify import Check, Report, verify, watching
+from enricher.operate.verify.group_offsets import watching
+from enricher.operate.verify.ledger import Check, Report
+from enricher.operate.verify.verification import verify
 
 pytestmark = pytest.mark.broker
 

@@ -20,7 +20,6 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Tombstone
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
-from enricher.worker.settings.connections import IndexSettings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
 
@@ -98,8 +97,7 @@ def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
 
 def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> Iterator[Finding]:
     refused: Counter[str] = Counter()
-    keyed = list(_read(settings, records, refused))
-    articles = [article for _, article in keyed]
+    articles = list(_read(settings, records, refused))
     total = len(articles) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{topic}' can be read"
     if refused:
@@ -110,13 +108,10 @@ def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> I
         yield _report.ok("the newest articles", seen if total else f"'{topic}' has no records yet")
     if articles:
         yield from _contents(settings, articles)
-    yield from _document_keys(settings.index, keyed)
 
 
-def _read(
-    settings: Settings, records: Sequence[RawRecord], refused: Counter[str]
-) -> Iterator[tuple[bytes | None, Article]]:
-    """The articles, each with its record's key, without tombstones and delete events. Counts all others in `refused`."""
+def _read(settings: Settings, records: Sequence[RawRecord], refused: Counter[str]) -> Iterator[Article]:
+    """The articles, without tombstones and delete events. Counts all others in `refused`."""
     with waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
@@ -124,40 +119,15 @@ def _read(
                 continue
             try:
                 if not isinstance(found := reader.read(record), Tombstone):
-                    yield record.key, found
+                    yield found
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:
                 refused[f"schema {pending.reference} is not there: such articles wait"] += 1
 
 
-def _document_keys(index: IndexSettings, keyed: Sequence[tuple[bytes | None, Article]]) -> Iterator[Finding]:
-    """Whether the indexer takes the keys: by them tombstones delete. Nothing without a search index in the settings."""
-    if not index.url and index.document_id == "key":
-        return
-    check = "keys of the search index"
-    if index.document_id == "id":
-        what, advice = "not their ids", "Set index.document_id=key, or publish articles with their id as key."
-        wrong = [key for key, article in keyed if key and key != article.id.encode()]
-    else:
-        what, advice = "no text in UTF-8", "Publish articles with their id as key."
-        wrong = [key for key, _ in keyed if key and key.decode(errors="replace").encode() != key]
-    if not wrong:
-        yield _report.ok(check, f"those of {len(keyed)} articles can identify documents")
-        return
-    seen = f"with index.document_id={index.document_id}, the keys of {len(wrong)} of {len(keyed)} articles are {what}"
-    advice = f"Their records become dead letters of the indexer, because no tombstone could delete them. {advice}"
-    yield Reporter("settings").fail(check, seen, advice)
-
-
 def _contents(settings: Settings, articles: Sequence[Article]) -> Iterator[Finding]:
     """Mistakes in articles that can be read, about which no dead letter tells."""
-    if dropped := Counter(name for article in articles for name in article.dropped):
-        seen = f"wrong in some of {len(articles)} articles: {', '.join(f'{n} x {name}' for name, n in dropped.items())}"
-        advice = (
-            "They have another type, or are too long: articles are enriched without them (articles.wrong_optional)."
-        )
-        yield _report.warn("optional fields", seen, advice)
     html = sum(looks_like_html(article.body) for article in articles) if settings.articles.body_format == "text" else 0
     if html:
         seen = f"{html} of {len(articles)} articles look like HTML, but articles.body_format is text"

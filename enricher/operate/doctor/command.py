@@ -54,12 +54,11 @@ def doctor(
     """
     parts = _parts_of(only)
     found: list[Finding] = []
-    facts: dict[str, object] = {}
     remarks = remark_console()
     if transactions:
         with (
             _sigterm_as_ctrl_c(),
-            closing(_findings(lambda settings: tried_promises(kafka_config(settings), facts))) as coming,
+            closing(_findings(lambda settings: tried_promises(kafka_config(settings)))) as coming,
         ):
             for finding in coming:
                 found.append(finding)
@@ -72,7 +71,7 @@ def doctor(
                     remarks.print(f"{as_line(finding)}: {escape(finding.seen)}")
                 ticker.tick(lambda: f"{len(found)} checks done")
     if as_json_:
-        sys.stdout.write(json.dumps(facts | as_json(found), indent=2) + "\n")
+        sys.stdout.write(json.dumps(as_json(found), indent=2) + "\n")
     else:
         data_console().print(as_table(found))
     raise typer.Exit(exit_code(found))

@@ -36,7 +36,6 @@ class Finding:
     verdict: Severity
     seen: str
     advice: str = ""
-    took_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +73,16 @@ def as_table(findings: Sequence[Finding]) -> Table:
 
 
 def as_line(finding: Finding) -> str:
-    """Verdict, name and time of one check, with markup."""
+    """Verdict and name of one check, with markup."""
     style = _STYLES[finding.verdict]
-    return f"[{style}]{finding.verdict:4}[/] {escape(finding.check)}{_time(finding)}"
+    return f"[{style}]{finding.verdict:4}[/] {escape(finding.check)}"
 
 
 def _text(finding: Finding) -> str:
-    text = escape(finding.seen) + _time(finding)
+    text = escape(finding.seen)
     if finding.advice:
         text += f"\n[bold]->[/] {escape(finding.advice)}"
     return text
-
-
-def _time(finding: Finding) -> str:
-    return "" if finding.took_s is None else f" ({finding.took_s:.1f} s)"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:

@@ -11,7 +11,6 @@ from enricher.errors import ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.worker.heads import KINDS, EntityHead, Head
 from enricher.worker.inference.device.hardware import cuda_problem
-from enricher.worker.inference.run.advice import read_advice
 from enricher.worker.inference.run.selection import lost_without_report, missing_reports
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
@@ -40,24 +39,10 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     yield _report.ok("model", _load(tasks, seconds))
     yield _device(settings, tasks.model)
     yield _precision(tasks)
-    yield from _languages(tasks)
     try:
         yield _sentence(tasks)
     except SettingsError as error:
         yield _unsuitable(settings, error)
-
-
-def _languages(tasks: Tasks) -> Iterator[Finding]:
-    """The languages in which the models were measured, for models that say so."""
-    folders = {each.folder: each.name for each in tasks.model.prepared.checkpoints}
-    known = [(name, languages) for folder, name in folders.items() if (languages := read_advice(folder).languages)]
-    if known:
-        seen = [
-            f"{name} was measured in {', '.join(each.measured)}"
-            + (f" and trained in {', '.join(each.trained)}" if each.trained else "")
-            for name, each in known
-        ]
-        yield _report.ok("languages", f"{'; '.join(seen)}; articles in others are enriched, counted and logged once")
 
 
 def _unsuitable(settings: Settings, error: SettingsError) -> Finding:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import confluent_kafka
 from confluent_kafka import KafkaException
 
-from enricher.distribution import installed_version
 from enricher.errors import BrokerError, EnricherError
 from enricher.operate.doctor.broker import UNREACHABLE, version_finding
 from enricher.operate.doctor.findings import Finding, Reporter
@@ -44,23 +41,16 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
 _MAX_PREFIX_CHARS = 150  # Kafka's names of topics have 249 characters at most
 
 
-def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Finding]:
-    """Yield each finding as soon as it is known. Raises SettingsError. A caller that stops early must close the iterator.
-
-    Adds versions to `facts`, for the report.
-    """
-    client = {"confluent-kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
-    facts |= {"enricher": installed_version(), "client": client}
+def tried_promises(config: KafkaConfig) -> Iterator[Finding]:
+    """Yield each finding as soon as it is known. Raises SettingsError. A caller that stops early must close the iterator."""
     trials, check, prefix = Trials(config), "topics of the trials", Trials.prefix_of(config)
     try:
         cluster = trials.cluster()
     except BrokerError as error:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
-    versions = trials.api_versions()
-    facts |= {"brokers": cluster.brokers, "broker_api_versions": dict(sorted(versions.items()))}
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
-    yield version_finding(versions)
+    yield version_finding(trials.api_versions())
     rights = (
         f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ on groups with the same "
         f"prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
@@ -80,13 +70,11 @@ def finding_of(result: Result, rights: str) -> Finding:
     """FAIL if a promise does not hold or could not be tried."""
     promise, outcome = result.promise, result.outcome
     if outcome.holds:
-        found = _report.ok(promise.name, outcome.seen)
-    elif outcome.holds is None:
+        return _report.ok(promise.name, outcome.seen)
+    if outcome.holds is None:
         advice = f"If a right is missing: {rights} Otherwise run it again, and report the result to us ({_PAGE})."
-        found = _report.fail(promise.name, f"could not be tried: {outcome.seen}", advice)
-    else:
-        found = _report.fail(promise.name, f"does not hold: {outcome.seen}", f"{promise.otherwise} {_NO}")
-    return replace(found, took_s=round(result.took_s, 1))
+        return _report.fail(promise.name, f"could not be tried: {outcome.seen}", advice)
+    return _report.fail(promise.name, f"does not hold: {outcome.seen}", f"{promise.otherwise} {_NO}")
 
 
 _ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
@@ -98,7 +86,6 @@ class Result:
 
     promise: Promise
     outcome: Outcome
-    took_s: float
 
 
 class Trials(Admin):
@@ -134,10 +121,9 @@ class Trials(Admin):
             for number, promise in enumerate(self._promises):
                 ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
                 clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
-                began_s = time.monotonic()
                 late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
                 outcome = late or thread.submit(_try, promise, clients).result()
-                yield Result(promise, outcome, time.monotonic() - began_s)
+                yield Result(promise, outcome)
 
     def __enter__(self) -> Self:
         try:

@@ -7,22 +7,3 @@ the client cannot unpack (`worker.kafka.ranges`). If that were wrong, readable r
 unnoticed. Another way to find out would need another Kafka client, so tests/kafka/test_unreadable_batch.py compares it
 with batches of known size.
 """
-
-from enricher.operate.verify.contract import DeleteEvents
-from enricher.operate.verify.group_offsets import watching
-from enricher.operate.verify.ledger import EARLIER, Check, Place, Report
-from enricher.operate.verify.recomputing import LeastScore, Recompute
-from enricher.operate.verify.verification import VerifyOptions, verify
-
-__all__ = [
-    "EARLIER",
-    "Check",
-    "DeleteEvents",
-    "LeastScore",
-    "Place",
-    "Recompute",
-    "Report",
-    "VerifyOptions",
-    "verify",
-    "watching",
-]

@@ -13,8 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.operate.verify import EARLIER, Check, DeleteEvents, LeastScore, Report, VerifyOptions
-from enricher.operate.verify import verify as run_verification
+from enricher.operate.verify.contract import DeleteEvents
+from enricher.operate.verify.ledger import EARLIER, Check, Report
+from enricher.operate.verify.recomputing import LeastScore
+from enricher.operate.verify.verification import VerifyOptions
+from enricher.operate.verify.verification import verify as run_verification
 from enricher.worker.articles import record_as_json
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.worker.kafka.properties import KafkaConfig

@@ -11,7 +11,7 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.operate.verify import verify
+from enricher.operate.verify.verification import verify
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import DropReply, Match

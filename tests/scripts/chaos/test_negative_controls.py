@@ -21,7 +21,9 @@ from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import make_topics
 
-from enricher.operate.verify import Check, Report, verify, watching
+from enricher.operate.verify.group_offsets import watching
+from enricher.operate.verify.ledger import Check, Report
+from enricher.operate.verify.verification import verify
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config
