@@ -24,6 +24,7 @@ from enricher.worker.records import (
     Partition,
     Ticket,
     Tombstone,
+    reason_of,
 )
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -109,6 +110,8 @@ class Counters:
     """Optional fields of committed articles that were wrong and dropped, by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Counts by `stage:error_type`."""
+    dead_letter_reasons: Counter[str] = field(default_factory=Counter)
+    """Those of `dead_letters` by `stage:reason`, of which there are as many as `records.reasons` has."""
     windows: int = 0
     batches: int = 0
     real_tokens: int = 0
@@ -247,8 +250,9 @@ class Counters:
                     self._count_label(key, count)
             case Tombstone():
                 self.tombstones += 1
-            case DeadLetter(stage=stage, error_type=error_type):
+            case DeadLetter(stage=stage, error_type=error_type, message=message):
                 self.dead_letters[f"{stage}:{error_type}"] += 1
+                self.dead_letter_reasons[f"{stage}:{reason_of(stage, error_type, message)}"] += 1
 
     def _count_label(self, key: tuple[str, str], count: int) -> None:
         labels = self.labels

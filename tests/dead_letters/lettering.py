@@ -36,6 +36,7 @@ class Made:
     topic: str = ""
     topic_id: str | None = None
     unreadable: Unreadable | None = None
+    message: str = "not JSON"
 
 
 def die(
@@ -65,7 +66,7 @@ def die(
                     unreadable=each.unreadable,
                 )
                 ticket = Ticket(raw, arrived_s=0.0)
-                ticket.finish(DeadLetter(each.stage, each.error_type, "not JSON"))  # type: ignore[arg-type]  # four texts
+                ticket.finish(DeadLetter(each.stage, each.error_type, each.message))  # type: ignore[arg-type]  # four texts
                 message = _encoder(max_bytes, NOW_S - each.age_s).outgoing(ticket)
                 producer.produce(
                     topics.dead_letters, message.value, message.key, partition(each), headers=list(message.headers)

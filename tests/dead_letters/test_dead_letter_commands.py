@@ -25,7 +25,12 @@ HOSTILE = Sent(
 @pytest.fixture
 def letters(topics: Topics) -> Topics:
     """A few dead letters, one of them hostile, and what is none."""
-    die(topics, [Made((0, n), Sent(b"k", b"x"), "publish", "OutputTooLarge", age_s=7_200.0) for n in range(2)])
+    too_large = "the enriched record takes %d bytes, articles.max_record_bytes is 1000"
+    letters = [
+        Made((0, n), Sent(b"k", b"x"), "publish", "OutputTooLarge", age_s=7_200.0, message=too_large % n)
+        for n in (7, 8)
+    ]
+    die(topics, letters)
     die(topics, [Made((1, 0), HOSTILE), Made((1, 1), Sent(b"gone", None))])
     publish(topics.bootstrap_servers, topics.dead_letters, [Sent(b"k", b"x")])
     with transaction(topics.bootstrap_servers, f"{topics.group}/aborted", commit=False) as producer:
@@ -42,7 +47,12 @@ def test_list_counts_by_what_the_headers_say(letters: Topics) -> None:
     assert {"OutputTooLarge": 2, "InvalidArticle": 2} == counts["by_type"]
     assert {f"{letters.input}-0": 2, f"{letters.input}-1": 2} == counts["by_source_partition"]
     assert [2, 2] == list(counts["by_hour"].values())
+    reason = "the enriched record takes ... bytes..., ... is ..."
+    assert {reason: 2, "other": 2} == counts["by_reason"]
+    shown = run("dead-letters", "show", counts["examples"][reason], env=letters.environment).stdout
+    assert "error.message: the enriched record takes 8 bytes, " in shown
     table = run("dead-letters", "list", env=letters.environment).stdout
+    assert counts["examples"]["other"] in table
     assert "OutputTooLarge" in table
     assert f"4 dead letters in {letters.dead_letters}, 1 records that are no dead letters" in table
 
@@ -81,9 +91,10 @@ def on_a_terminal(topics: Topics, place: str) -> bytes:
 
 @pytest.mark.broker
 def test_show_says_what_is_not_there(letters: Topics) -> None:
-    """A place without a record, a value that is null, and what is no place."""
+    """A place without a record, a partition that the topic does not have, and what is no place."""
     for place, kind, words in (
         ("1:99", FatalError, "no committed record at 1:99"),
+        ("99:0", SettingsError, "has no partition 99: its partitions are 0 to"),
         ("1", SettingsError, "PARTITION:OFFSET"),
         ("1:-1", SettingsError, "PARTITION:OFFSET"),
     ):

@@ -86,8 +86,8 @@ def test_a_letter_is_read_as_a_worker_writes_it() -> None:
     """Its place, its reason, and the place of its input."""
     letter = letter_with()
     assert letter is not None
-    assert (2, 7, "decode", "Bad", 0.0) == (
-        letter.number, letter.offset, letter.stage, letter.error_type, letter.time_s,
+    assert (2, 7, "decode", "Bad", "other", 0.0) == (
+        letter.number, letter.offset, letter.stage, letter.error_type, letter.reason, letter.time_s,
     )  # fmt: skip
     assert ("in", 1, 5) == (letter.source.topic, letter.source.partition, letter.source.offset)
     assert letter.is_complete

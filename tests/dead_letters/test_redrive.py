@@ -72,6 +72,23 @@ def test_what_a_selection_leaves_is_found_by_a_later_one(topics: Topics) -> None
     assert expected(places) == redriven(topics, places)
 
 
+def test_a_reason_selects_and_one_that_no_letter_has_is_refused(topics: Topics) -> None:
+    """A typing error sends nothing and says what there is; what an earlier run has settled is known, too."""
+    places = publish(topics.bootstrap_servers, topics.input, inputs(6))
+    messages = ("id is missing at /uuid", "id is missing at /id", "value is empty")
+    die(topics, [Made(*each, message=messages[n % 3]) for n, each in enumerate(sorted(places.items()))])
+    for options in (("--reason", "id is missing"), ("--type", "InvalidArticel"), ("--type", "x", "--dry-run")):
+        error = run("dead-letters", "redrive", *options, env=topics.environment).exception
+        assert isinstance(error, SettingsError)
+        there = "'InvalidArticle' (6)" if "--type" in options else "'id is missing...' (4); 'value is empty' (2)"
+        assert f"{options[0]}: no dead letter has '{options[1]}'. There are: {there}" in str(error)
+    assert not redriven(topics, places)
+    assert redrive(topics, "--reason", "id is missing...") == {"sent": 4, "not_selected": 2}
+    assert redrive(topics) == {"sent": 2}
+    assert redrive(topics, "--reason", "value is empty") == {}
+    assert expected(places) == redriven(topics, places)
+
+
 def test_since_and_until_are_a_half_open_range(topics: Topics) -> None:
     """In UTC."""
     places = publish(topics.bootstrap_servers, topics.input, inputs(2))

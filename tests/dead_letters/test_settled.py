@@ -17,7 +17,7 @@ END = 100
 def letter(offset: int, number: int = 0) -> Letter:
     """A letter at this place."""
     source = Source("articles", number, offset)
-    return Letter(number, offset, "decode", "InvalidArticle", 0.0, source, is_complete=True, redrives=0)
+    return Letter(number, offset, "decode", "InvalidArticle", "other", 0.0, source, is_complete=True, redrives=0)
 
 
 @given(

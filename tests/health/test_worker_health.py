@@ -18,6 +18,7 @@ from enricher.worker.health.routes import ProbeResult
 from enricher.worker.health.samples import EVERY_S, KEPT_S, Interval, lag_of, take_sample
 from enricher.worker.health.worker_health import TURN, Waits, WorkerHealth, status_of, why_stuck
 from enricher.worker.records import Partition
+from enricher.worker.records.reasons import MODEL_FAILS, OTHER
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats import SchemaState, TaskCounts
 
@@ -165,7 +166,8 @@ def test_the_status_counts_what_was_published() -> None:
     status = here.health.status()
     assert here.process.counters.published == status["totals"]["published"] == 5
     assert 2 == status["totals"]["dead_letters"] == sum(letter["count"] for letter in status["dead_letters"])
-    assert {"decode", "inference"} == {letter["stage"] for letter in status["dead_letters"]}
+    reasons = {(letter["stage"], letter["reason"]) for letter in status["dead_letters"]}
+    assert {("decode", OTHER), ("inference", MODEL_FAILS)} == reasons
     assert here.process.counters.transactions == status["transactions"]["committed"]
     assert 0 < status["batches"]["fill"] <= 1
     assert 0 <= status["batches"]["padding_share"] < 1

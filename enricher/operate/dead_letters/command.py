@@ -59,9 +59,11 @@ _ALWAYS_NAMED: set[Ending] = {"superseded", "loop_guard", "not_available", "not_
 def dead_letters_list(
     *, as_json: Annotated[bool, typer.Option("--json", help="Print the counts as a JSON object.")] = False
 ) -> None:
-    """Count the dead letters by stage, type of error, hour and source partition. Only reads.
+    """Count the dead letters by reason, stage, type of error, hour and source partition. Only reads.
 
-    It counts what the topic holds, redriven or not; `redrive --dry-run` counts what would be sent. Hours are UTC.
+    A reason is the message without its values; deploy/dead-letters.md has the cause and cure of each. The example is the
+    place of a letter in the dead-letter topic, for `dead-letters show`. Counted is what the topic holds, redriven or not;
+    `redrive --dry-run` counts what would be sent. Hours are UTC.
 
     Exit code: 0, 2 for settings, 4 for the broker. It needs READ on the dead-letter topic.
     """
@@ -80,18 +82,22 @@ def dead_letters_list(
 
 @dataclass(slots=True)
 class Counts:
-    """Dead letters by value, for each kind of value; `not_ours`: records that break the contract."""
+    """Dead letters by value, for each kind of value; `not_ours`: records that break the contract.
+
+    `examples`: the place of the last letter that was read, by reason.
+    """
 
     total: int = 0
     not_ours: int = 0
     by: dict[str, Counter[str]] = field(
-        default_factory=lambda: {kind: Counter() for kind in ("stage", "type", "hour", "source partition")}
+        default_factory=lambda: {kind: Counter() for kind in ("reason", "stage", "type", "hour", "source partition")}
     )
+    examples: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         """The object printed by `--json`."""
         by = {f"by_{kind.replace(' ', '_')}": dict(counter) for kind, counter in self.by.items()}
-        return {"total": self.total, "not_ours": self.not_ours, **by}
+        return {"total": self.total, "not_ours": self.not_ours, **by, "examples": self.examples}
 
 
 def count(messages: Iterable[Message]) -> Counts:
@@ -104,7 +110,9 @@ def count(messages: Iterable[Message]) -> Counts:
             continue
         counts.total += 1
         source = letter.source
+        counts.examples[letter.reason] = f"{letter.number}:{letter.offset}"
         values = {
+            "reason": letter.reason,
             "stage": letter.stage,
             "type": letter.error_type,
             "hour": datetime.fromtimestamp(letter.time_s, UTC).strftime("%Y-%m-%dT%HZ"),
@@ -127,14 +135,15 @@ def _read_letters(config: KafkaConfig, ticker: Ticker) -> Iterator[Message]:
 
 
 def _table(counts: Counts) -> Table:
-    table = Table("by", "value", "dead letters")
+    table = Table("by", "value", "dead letters", "example")
     table.columns[2].justify = "right"
     for kind, counter in counts.by.items():
         rows = sorted(counter.items(), reverse=True) if kind == "hour" else counter.most_common()
         for index, (value, number) in enumerate(rows[:_MOST_ROWS]):
-            table.add_row(kind if index == 0 else "", escape(value), f"{number:,}")
+            example = counts.examples[value] if kind == "reason" else ""
+            table.add_row(kind if index == 0 else "", escape(value), f"{number:,}", example)
         if (left := len(rows) - _MOST_ROWS) > 0:
-            table.add_row("", f"... and {left:,} more (--json lists them)", "")
+            table.add_row("", f"... and {left:,} more (--json lists them)")
         table.add_section()
     return table
 
@@ -157,10 +166,15 @@ def dead_letters_show(
     if match is None:
         raise SettingsError(f"'{place}' is no place of a dead letter: write PARTITION:OFFSET, for example 3:1042")
     config = kafka_config(load_settings())
+    topic, number = config.dead_letter_topic, int(match[1])
+    with closing(Inspector(config)) as inspector:
+        there = inspector.partitions(topic)
+    if number not in there:
+        raise SettingsError(f"'{topic}' has no partition {number}: its partitions are 0 to {there[-1]}")
     with closing(RecordFinder(config, timeout_s=config.request_timeout_s)) as finder:
-        record = finder.find(Partition(config.dead_letter_topic, int(match[1])), int(match[2]))
+        record = finder.find(Partition(topic, number), int(match[2]))
     if record is None:
-        raise FatalError(f"there is no committed record at {place} of '{config.dead_letter_topic}'")
+        raise FatalError(f"there is no committed record at {place} of '{topic}'")
     if not with_bytes:
         _show(record, data_console())
     elif record.value is None:
@@ -240,14 +254,20 @@ class Stage(StrEnum):
     PUBLISH = "publish"
 
 
+_Types = Annotated[list[str] | None, typer.Option("--type", help="Only those of this type; may be repeated.")]
+_Reasons = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="Only those of this reason, as `list` writes it; may be repeated."),
+]
+
+
 def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     *,
     stage: Annotated[
         list[Stage] | None, typer.Option(show_default=False, help="Only those of this stage; may be repeated.")
     ] = None,
-    error_type: Annotated[
-        list[str] | None, typer.Option("--type", show_default=False, help="Only those of this type; may be repeated.")
-    ] = None,
+    error_type: _Types = None,
+    reason: _Reasons = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help=f"Only those made at this time or later: {TIME_FORMS}.")
     ] = None,
@@ -272,7 +292,8 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
 
     Key, value and headers are those of the input; the header `enricher.redrive.count` is added, or raised. A letter is
     superseded, and not sent, if its partition of the input has a newer record or tombstone of its key. What was omitted for
-    size is taken from the input, if it is still there. Only letters that were there at the start are looked at.
+    size is taken from the input, if it is still there. Only letters that were there at the start are looked at. A type or
+    reason that no letter has is an error, which names those there are.
 
     A second run sends nothing again, whatever was killed meanwhile, and one with another selection still finds what this one
     left: the group `<kafka.group_id>.redrive` (`.redrive.<topic>` if there are several inputs) commits the offset of the
@@ -286,7 +307,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     times = time_option("--since", since), time_option("--until", until)
     config, group_id = _config_and_group(load_settings(), input_topic)
     options = RedriveOptions(
-        selection=Selection.of(stage or (), error_type or (), *times),
+        selection=Selection.of(stage or (), error_type or (), reason or (), *times),
         limit=most,
         most_redrives=max_redrives,
         unchecked=unchecked,
@@ -351,6 +372,8 @@ def _open_run(
             )
         try:
             yield redrive
+        except SettingsError:
+            raise
         except BaseException:
             remark_console().print(f"ended early: {_last_line(_counts_of(redrive), dry_run=dry_run)}")
             raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,7 @@ from enricher.operate.inspector import Inspector
 from enricher.operate.verify.contract import Source, source_of_dead_letter, split_headers
 from enricher.worker.kafka.metadata import headers_of
 from enricher.worker.kafka.ranges import RangeReader
-from enricher.worker.records import Headers
+from enricher.worker.records import Headers, reason_of
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
 
@@ -36,12 +37,13 @@ like all of the input's, with `input.` before its name."""
 REDRIVEN_LETTER = "enricher.redrive.letter"
 """The header of a redriven record that names its dead letter: a later run does not send that again."""
 
-_STAGE, _TYPE, _TIME = (f"enricher.dlq.{name}" for name in ("stage", "error.type", "time"))
+_STAGE, _TYPE, _MESSAGE, _TIME = (f"enricher.dlq.{name}" for name in ("stage", "error.type", "error.message", "time"))
 _HEADERS_OMITTED = "enricher.dlq.headers.omitted_bytes"
 _ESCAPE = "input."
 _ESCAPED = re.compile(r"(?:input\.)+enricher\.")
 _COUNT = re.compile(rb"[0-9]{1,9}")
 _MAX_TYPE_CHARS = 100
+_MOST_NAMES, _MOST_NAMED = 10_000, 30
 _MAX_OFFSET = 2**63 - 1
 _END_OF_TIME_S = 253_402_300_800.0  # the year 10000, of which Python knows no date
 
@@ -60,14 +62,15 @@ _AWAY_S = 60.0
 class Letter:
     """A dead letter without key and value. `number` and `offset`: its place in the dead-letter topic.
 
-    `source`: the place of its input. `is_complete`: it holds the input's key, value and headers, and nothing was omitted.
-    `redrives`: how often its input was redriven already.
+    `reason`: its message without values. `source`: the place of its input. `is_complete`: it holds the input's key, value
+    and headers, and nothing was omitted. `redrives`: how often its input was redriven already.
     """
 
     number: int
     offset: int
     stage: str
     error_type: str
+    reason: str
     time_s: float
     source: Source
     is_complete: bool
@@ -89,11 +92,13 @@ def letter_of(message: Message) -> Letter | None:
         return None
     omitted = source.omitted
     missing = omitted.unreadable or omitted.value_bytes is not None or omitted.key_bytes is not None
+    stage, error_type = _text(headers[_STAGE]), _text(headers[_TYPE])[:_MAX_TYPE_CHARS]
     return Letter(
         number=message.partition() or 0,
         offset=message.offset() or 0,
-        stage=_text(headers[_STAGE]),
-        error_type=_text(headers[_TYPE])[:_MAX_TYPE_CHARS],
+        stage=stage,
+        error_type=error_type,
+        reason=reason_of(stage, error_type, _text(headers[_MESSAGE])),
         time_s=time_s,
         source=source,
         is_complete=not missing and _HEADERS_OMITTED not in headers,
@@ -130,12 +135,18 @@ class Selection:
 
     stages: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
+    reasons: frozenset[str] = frozenset()
     since_s: float = -math.inf
     until_s: float = math.inf
 
     @classmethod
     def of(
-        cls, stages: Iterable[str], types: Iterable[str], since: datetime | None, until: datetime | None
+        cls,
+        stages: Iterable[str],
+        types: Iterable[str],
+        reasons: Iterable[str],
+        since: datetime | None,
+        until: datetime | None,
     ) -> Selection:
         """The selection of a command's options; times have a zone. Raises SettingsError for times in the wrong order."""
         if since and until and since >= until:
@@ -143,6 +154,7 @@ class Selection:
         return cls(
             frozenset(stages),
             frozenset(types),
+            frozenset(reasons),
             since.timestamp() if since else -math.inf,
             until.timestamp() if until else math.inf,
         )
@@ -152,8 +164,37 @@ class Selection:
         return (
             (not self.stages or letter.stage in self.stages)
             and (not self.types or letter.error_type in self.types)
+            and (not self.reasons or letter.reason in self.reasons)
             and self.since_s <= letter.time_s < self.until_s
         )
+
+
+class Names:
+    """The types and reasons that letters have, so that a selection of one that none has is refused."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._wanted = {"--type": selection.types, "--reason": selection.reasons}
+        self._seen = {option: Counter[str]() for option in self._wanted}
+
+    def note(self, letter: Letter) -> None:
+        """Count the letter's type and reason. Only some thousand types are: whoever writes to the topic chooses them."""
+        for option, name in (("--type", letter.error_type), ("--reason", letter.reason)):
+            seen = self._seen[option]
+            if name in seen or name in self._wanted[option] or len(seen) < _MOST_NAMES:
+                seen[name] += 1
+
+    @property
+    def all_known(self) -> bool:
+        """Whether each type and reason of the selection is that of a letter."""
+        return all(names <= self._seen[option].keys() for option, names in self._wanted.items())
+
+    def require_known(self) -> None:
+        """Raise SettingsError for a type or reason that no letter has; without any letter, nothing is wrong."""
+        for option, names in self._wanted.items():
+            seen = self._seen[option]
+            if seen and (unknown := names - seen.keys()):
+                there = "; ".join(f"'{name}' ({count:,})" for name, count in seen.most_common(_MOST_NAMED))
+                raise SettingsError(f"{option}: no dead letter has '{min(unknown)}'. There are: {there}")
 
 
 def _text(value: bytes | None) -> str:

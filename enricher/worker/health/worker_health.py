@@ -267,9 +267,9 @@ def _registry(snapshot: Snapshot) -> dict[str, float] | None:
 
 def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
     found = []
-    for reason, count in sorted(counters.dead_letters.copy().items(), key=lambda pair: -pair[1]):
-        stage, _, error_type = reason.partition(":")
-        found.append({"stage": stage, "error_type": error_type, "count": count})
+    for of_stage, count in sorted(counters.dead_letter_reasons.copy().items(), key=lambda pair: -pair[1]):
+        stage, _, reason = of_stage.partition(":")
+        found.append({"stage": stage, "reason": reason, "count": count})
     return found
 
 

@@ -55,6 +55,7 @@ from enricher.worker.records.outcomes import (
     Versioning,
     record_version,
 )
+from enricher.worker.records.reasons import reason_of
 
 __all__ = [
     "HEADER_BYTES",
@@ -105,5 +106,6 @@ __all__ = [
     "WindowFailure",
     "WindowRows",
     "hot_record",
+    "reason_of",
     "record_version",
 ]

@@ -36,7 +36,7 @@ function tables(status) {
     [name, format(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
   fillTable('labels', (status.labels ?? []).map(({task, label, count, share}) =>
     [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share)]), 'none found yet');
-  fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
+  fillTable('dead', (status.dead_letters ?? []).map(({stage, reason, count}) => [reason, stage, FORMATS.count(count)]), 'none');
   fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, recovered}) =>
     [clock(unixS), recovered ? reason : `${reason}, not recovered`, FORMATS.seconds(duration_s)]), 'none');
 }
