@@ -108,6 +108,7 @@ def serve(
         if moments:
             assert min(moments) > now_s, "due, and yet nothing is given"
             now_s = min(moments)
+    assert scheduler.queued_tokens == 0, "counts tokens that are gone"
     return starts
 
 

@@ -167,6 +167,17 @@ def test_a_window_that_is_added_late_counts_from_its_own_arrival() -> None:
     assert [30] == lengths(scheduler.next_batch(0.16))
 
 
+@by_either
+def test_windows_of_forgotten_articles_are_dropped(kind: Callable[[BatchRules], Scheduler]) -> None:
+    """With their tokens; the others keep their order."""
+    gone, scheduler = window_of(8, 0.1), kind(RULES)
+    scheduler.add([window_of(7, 0.0), gone, window_of(7, 0.2)])
+    gone.ticket.forgotten = True
+    scheduler.drop_forgotten()
+    assert (2, 14) == (scheduler.queued_windows, scheduler.queued_tokens)
+    assert [7, 7] == lengths(scheduler.next_batch(1.0))
+
+
 def test_a_lower_budget_counts_for_windows_already_queued() -> None:
     """Eight of 16 would have been two batches of 64 tokens; with 32 they are four, and full ones at once."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 8)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
-from hypothesis import given
-from hypothesis import strategies as st
 from rules.building import window_of
 
 from enricher.worker.records import Batch, Window
@@ -46,42 +41,10 @@ def test_a_window_that_comes_back_keeps_its_place() -> None:
     assert [9, 8] == lengths(scheduler.next_batch(0.6))
 
 
-def test_forgotten_windows_are_dropped() -> None:
-    """With their tokens."""
-    gone = window_of(8, 0.0)
-    scheduler = scheduler_with(gone, window_of(5, 0.0))
-    gone.ticket.forgotten = True
-    scheduler.drop_forgotten()
-    assert (1, 5) == (scheduler.queued_windows, scheduler.queued_tokens)
-
-
 def test_a_lower_budget_holds_for_what_waits_already() -> None:
     """And a higher one, up to that of the rules."""
     scheduler = scheduler_with(*[window_of(8, 0.0)] * 4)
     scheduler.limit_budget(16)
-    assert [8, 8] == lengths(scheduler.next_batch(0.0))
+    assert [[8, 8]] * 2 == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
     scheduler.limit_budget(1_000)
     assert scheduler.max_batch_tokens == RULES.max_batch_tokens
-
-
-@given(st.lists(st.tuples(st.integers(1, 90), st.floats(0, 0.05)), max_size=60))
-def test_nothing_is_lost_doubled_or_kept_waiting(traffic: list[tuple[int, float]]) -> None:
-    """An engine that is always free: batches are full or due, within the budget, and in order."""
-    scheduler, now_s, given_out = ArrivalScheduler(replace(RULES)), 0.0, list[Window]()
-    windows = []
-    for length, pause_s in traffic:
-        now_s += pause_s
-        windows.append(window_of(length, now_s))
-        while (due_s := scheduler.next_due_s()) is not None and due_s <= now_s:
-            given_out += _checked(scheduler.next_batch(due_s), due_s)
-        scheduler.add(windows[-1:])
-    while batch := scheduler.next_batch(math.inf):
-        given_out += batch.windows
-    assert windows == given_out
-
-
-def _checked(batch: Batch | None, now_s: float) -> tuple[Window, ...]:
-    assert batch is not None
-    assert len(batch.windows) == 1 or batch.real_tokens <= RULES.max_batch_tokens
-    assert all(now_s <= window.arrived_s + RULES.max_wait_s for window in batch.windows)
-    return batch.windows
