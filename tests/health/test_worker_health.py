@@ -258,13 +258,6 @@ def test_alive_exactly_while_everything_is_within_its_share(
     assert (reason is None) == within
 
 
-@given(st.sampled_from([TURN, *FOR_THE_BROKER]), LIMITS, SECONDS)
-def test_nobody_is_alive_whom_the_watchdog_would_end(what: str, limit_s: float, since_s: float) -> None:
-    """The probe never fails later than the watchdog."""
-    if since_s > limit_s:
-        assert why_stuck(Watched(what, limit_s, since_s), QUICK)
-
-
 @pytest.mark.parametrize(
     ("watched", "waits", "reason"),
     [

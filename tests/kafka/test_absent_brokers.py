@@ -74,12 +74,3 @@ def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: 
         process.send_signal(signal.SIGTERM)
         assert 0 == process.wait(PATIENCE_S)
     assert "done: 0 published" in log.read_text()
-
-
-def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:
-    """A wrong name is waited for only as long as a broker takes to know its topics."""
-    wrong = {"ENRICHER_KAFKA__OUTPUT_TOPIC": "nowhere", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
-    log = tmp_path / "log"
-    with worker({**topics.environment, **TEXT, **wrong}, log=log, stub=True) as process:
-        assert 4 == process.wait(PATIENCE_S)
-    assert "enricher: there is no topic 'nowhere': create it" in log.read_text()

@@ -124,20 +124,3 @@ def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path
     assert all(told.values()), "each of them said something"
     assert [] == [where for where, text in told.items() if word in text or word.lower() in text]
     assert all(orjson.loads(line)["message"] for line in log.read_bytes().splitlines()), "every line is an object"
-
-
-def test_counts_by_otlp_agree_with_the_topics(topics: Topics) -> None:
-    """The last export, sent at the end, counts what was committed."""
-    articles, bad = short_articles(60), some_bad_inputs()[:3]
-    with http_receiver() as received:
-        publish(topics.bootstrap_servers, topics.input, [*map(as_sent, articles), *bad])
-        with worker(environment_of(topics, received, free_ports(2)), "--until-caught-up", stub=True) as process:
-            assert 0 == process.wait(PATIENCE_S)
-    metrics = received.latest()
-    outcomes = {
-        point.attributes[0].value.string_value: point.as_double or point.as_int
-        for point in metrics["enricher.articles"].sum.data_points
-    }
-    assert {"enriched": 60, "dead_letter": 3, "tombstone": 0} == outcomes
-    assert 63 == metrics["enricher.article.latency"].histogram.data_points[0].count
-    assert 63 == metrics["messaging.process.duration"].histogram.data_points[0].count

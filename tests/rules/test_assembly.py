@@ -13,13 +13,11 @@ from support.answers import WindowLabels, batch_result
 from enricher.worker.heads import EntityHead
 from enricher.worker.records import (
     Article,
-    DeadLetter,
     EnrichedRecord,
     Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
-    WindowFailure,
 )
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
@@ -73,18 +71,6 @@ def test_only_the_owner_of_a_token_labels_it(seed: int) -> None:
     ]
 
 
-def test_an_entity_across_a_seam_is_one_entity() -> None:
-    """The owned parts meet inside the name: decoding the windows one by one would make two of it."""
-    ticket, windows = cut(BODY)
-    first_names = range(4, 12)
-    seams = [window.own_start for window in windows if window.own_start in first_names]
-    assert seams, "the example has a seam inside the name"
-    for window in windows:
-        store_answers(batch_result([answered(window)]), HEADS)
-    assert isinstance(ticket.outcome, EnrichedRecord)
-    assert len(ticket.outcome.entities) == 2
-
-
 def test_a_record_tells_what_the_model_saw_and_the_ticket_drops_the_rest() -> None:
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
     ticket, windows = cut(BODY)
@@ -115,30 +101,6 @@ def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
     assert [ticket.article] == seen
     assert isinstance(ticket.outcome.entities, tuple)
     assert len(ticket.outcome.entities) == 2
-
-
-@pytest.mark.parametrize("failed", [0, 1, 2])
-def test_a_failed_window_makes_its_article_a_dead_letter_once(failed: int) -> None:
-    """Whichever window it is: one dead letter with the failure's words, and the other windows change nothing."""
-    ticket, windows = cut(BODY)
-    for index, window in enumerate(windows):
-        result = WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window)
-        store_answers(batch_result([result]), HEADS)
-    store_answers(batch_result([WindowFailure(windows[0], "Other", "later")]), HEADS)
-    assert DeadLetter("inference", "NotFinite", "NaN") == ticket.outcome
-
-
-def test_late_results_of_a_forgotten_article_land_nowhere() -> None:
-    """Neither labels nor failures finish a ticket that nobody waits for."""
-    ticket, windows = cut(BODY)
-    store_answers(batch_result([answered(windows[0])]), HEADS)
-    left = ticket.windows_left
-    ticket.forgotten = True
-    for window in windows[1:]:
-        store_answers(batch_result([answered(window)]), HEADS)
-    store_answers(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), HEADS)
-    assert ticket.outcome is None
-    assert left == ticket.windows_left
 
 
 def test_an_article_without_windows_is_enriched_at_once() -> None:
