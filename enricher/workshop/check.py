@@ -271,7 +271,7 @@ def _rows(report: GateReport) -> Iterator[tuple[str, ...]]:
             f"{each.overall.delta_points:+.2f}",
             f"{100 * each.equal_labels:.3f} %",
             f"{each.spans.f1:.4f}",
-            f"{each.logits.largest_difference:.3g}",
+            f"{each.largest_logit_difference:.3g}",
         )
     for of_classes in report.classes.comparisons if report.classes else ():
         yield (
@@ -281,7 +281,7 @@ def _rows(report: GateReport) -> Iterator[tuple[str, ...]]:
             f"{of_classes.overall.delta_points:+.2f}",
             f"{100 * of_classes.equal_classes:.2f} %",
             "labels" if of_classes.truth == "gold" else "fp32",
-            f"{of_classes.logits.largest_difference:.3g}",
+            f"{of_classes.largest_logit_difference:.3g}",
         )
     for of_vectors in report.vectors.comparisons if report.vectors else ():
         yield (

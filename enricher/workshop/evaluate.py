@@ -25,9 +25,8 @@ from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import load_settings
 from enricher.worker.telemetry.logs import escape_controls
 from enricher.workshop.arguments import DeviceOption, JsonOption, ModelArgument
-from enricher.workshop.gate.classes import ClassScale, class_counts
 from enricher.workshop.gate.gold import GoldSet, GoldText, read_classes, read_gold
-from enricher.workshop.gate.measure import length_buckets
+from enricher.workshop.gate.measure import ClassScale, class_counts, length_buckets
 from enricher.workshop.gate.quality_gate import YARDSTICKS
 from enricher.workshop.gate.runs import COMPOSITIONS, USUAL, Progress, RowsRun, VariantRun, tokenize_texts
 from enricher.workshop.gate.scoring import CountArray, Score, count_by_text, labels_of, score

@@ -55,9 +55,8 @@ def test_a_variant_that_computes_the_same_passes_without_any_difference(twin: Ga
     """Not one logit, label or span differs, in sentences and in documents."""
     assert twin.passed
     for each in twin.comparisons:
-        assert (1.0, 0, 0.0) == (each.equal_labels, each.changed_labels, each.logits.largest_difference)
+        assert (1.0, 0, 0.0) == (each.equal_labels, each.changed_labels, each.largest_logit_difference)
         assert (1.0, 0.0) == (each.spans.f1, each.overall.delta_points)
-        assert sum(each.logits.histogram) == each.tokens * 7
     assert twin.comparisons[0].overall.reference.f1 > 0.6
     assert twin.comparisons[0].tokens == twin.comparisons[1].tokens
     assert twin.comparisons[1].windows > twin.comparisons[1].texts, "some documents have several windows"

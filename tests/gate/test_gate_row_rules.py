@@ -10,12 +10,11 @@ import pytest
 
 from enricher.errors import FatalError
 from enricher.worker.heads import HeadSpec
-from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldText
+from enricher.workshop.gate.measure import ClassScale, compare_classes, compare_vectors, compose_classes, same_nearest
 from enricher.workshop.gate.quality_gate import gold_for
 from enricher.workshop.gate.report import ClassFigures, VectorFigures
 from enricher.workshop.gate.runs import RowsRun
-from enricher.workshop.gate.vectors import compare_vectors, same_nearest
 from enricher.workshop.gate.verdict import GateVerdict, judge_classes, judge_vectors
 
 LABELS = ("economy", "politics", "sports")

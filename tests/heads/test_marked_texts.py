@@ -12,8 +12,7 @@ from rules.building import GivenSpans, answer, entities_of, part_of
 from rules.word_rule import is_alone
 
 from enricher.worker.articles.mapping import join_paragraphs
-from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.labels import LabelScheme
+from enricher.worker.heads.labels import LabelScheme, decode_entities
 from enricher.worker.records import OwnedLabels, Ticket
 
 CASES = [

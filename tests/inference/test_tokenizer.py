@@ -20,8 +20,7 @@ from support.patience import PATIENCE_S
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.labels import LabelScheme
+from enricher.worker.heads.labels import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import PreparedModel
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer

@@ -9,8 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from enricher.worker.heads.decoding import decode_entities
-from enricher.worker.heads.labels import LabelScheme
+from enricher.worker.heads.labels import LabelScheme, decode_entities
 from enricher.worker.records import (
     Article,
     Entity,

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from enricher.errors import ModelError
-from enricher.worker.heads.decoding import SCORE_STEPS
 from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, article_row, threshold_of
-from enricher.worker.heads.labels import class_names, names_by_id
+from enricher.worker.heads.labels import SCORE_STEPS, class_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.records import Classification, Float32Array, OwnedRow, TaskCard, TaskKind, Ticket
 

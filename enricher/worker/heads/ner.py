@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from enricher.worker.heads.decoding import decode_entities
 from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, threshold_of
-from enricher.worker.heads.labels import LabelScheme, label_names, names_by_id
+from enricher.worker.heads.labels import LabelScheme, decode_entities, label_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
 

@@ -25,7 +25,6 @@ from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import TaskKind
-from enricher.workshop.gate.classes import ClassScale, compare_classes, compose_classes
 from enricher.workshop.gate.gold import (
     DEFAULT_GOLD,
     GoldSet,
@@ -35,7 +34,15 @@ from enricher.workshop.gate.gold import (
     read_gold,
     read_texts,
 )
-from enricher.workshop.gate.measure import compare, composition
+from enricher.workshop.gate.measure import (
+    ClassScale,
+    compare,
+    compare_classes,
+    compare_vectors,
+    compose_classes,
+    compose_vectors,
+    composition,
+)
 from enricher.workshop.gate.report import ClassFigures, Comparison, Composition, GateReport, VectorFigures
 from enricher.workshop.gate.runs import (
     COMPOSITIONS,
@@ -49,7 +56,6 @@ from enricher.workshop.gate.runs import (
     VariantRunner,
     tokenize_texts,
 )
-from enricher.workshop.gate.vectors import compare_vectors, compose_vectors
 from enricher.workshop.gate.verdict import GateVerdict, judge_classes, judge_entities, judge_vectors
 
 

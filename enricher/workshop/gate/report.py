@@ -37,18 +37,6 @@ class Row(Part):
     high_points: float = Field(description="97.5 % bound.")
 
 
-class Logits(Part):
-    """The logits of both variants, token by token."""
-
-    largest_difference: float
-    largest_relative: float = Field(description="The same, over the largest logit of fp32.")
-    median_difference: float
-    p99_difference: float
-    histogram_from: float = Field(description="Lower edge of the first bin, as a power of ten.")
-    histogram_step: float = Field(description="Width of a bin, in powers of ten. Smaller differences are in the first.")
-    histogram: tuple[int, ...] = Field(description="Logits per bin.")
-
-
 class Comparison(Part):
     """One set of texts, run through both variants."""
 
@@ -65,7 +53,7 @@ class Comparison(Part):
     spans: Agreement = Field(description="The reduced variant's entities against those of fp32.")
     equal_labels: float = Field(description="Share of tokens with the same label.")
     changed_labels: int
-    logits: Logits
+    largest_logit_difference: float
     not_finite_reference: int = Field(description="NaN or infinite logits and scores of fp32.")
     not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
@@ -108,7 +96,7 @@ class ClassComparison(Part):
     equal_classes: float = Field(description="Share of texts with the same classes in both variants.")
     changed_classes: int
     commonest: float = Field(description="Share of texts to which fp32 gives its most frequent answer.")
-    logits: Logits
+    largest_logit_difference: float
     not_finite_reference: int = Field(description="NaN or infinite logits of fp32, in rows of texts.")
     not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
@@ -137,11 +125,7 @@ class VectorComparison(Part):
     texts: int
     windows: int
     least_cosine: float = Field(description="Between both vectors of a text, for the worst text.")
-    p01_cosine: float = Field(description="1 % of the texts have less.")
     median_cosine: float
-    histogram_from: float = Field(description="Lower edge of the first bin of `1 - cosine`, as a power of ten.")
-    histogram_step: float = Field(description="Width of a bin, in powers of ten. Smaller values are in the first.")
-    histogram: tuple[int, ...] = Field(description="Texts per bin.")
     typical_cosine: float = Field(description="Between fp32's vectors of two different texts: the median.")
     tie: float = Field(description="Neighbours whose cosines to a text differ by less, in fp32, count as equally near.")
     neighbours_of: int = Field(description="Texts whose ten nearest were compared, among each other; 0 if too few.")

@@ -15,7 +15,7 @@ It fails on classes if
 - more classes than chance explains depend on the other windows of their batch.
 
 It fails on vectors if a text's two vectors have a cosine below 0.999, if fewer than 99 % of 1,000 texts have the same ten
-nearest (vectors.py says what a tie is), or if a vector depends on the other windows of its batch.
+nearest (measure.py says what a tie is), or if a vector depends on the other windows of its batch.
 
 It also fails if a number is NaN or infinite, and if these texts cannot show a loss.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from enricher.workshop.gate.measure import NEIGHBOURS_OF
 from enricher.workshop.gate.report import (
     ClassComparison,
     ClassComposition,
@@ -35,7 +36,6 @@ from enricher.workshop.gate.report import (
     VectorComparison,
     VectorFigures,
 )
-from enricher.workshop.gate.vectors import NEIGHBOURS_OF
 
 DEFAULT_LIMIT_POINTS = 0.3
 """F1 points that a reduced precision may lose; a reader of the output would not notice such a loss."""
@@ -50,7 +50,7 @@ MAX_SHARE_CHANGED_BY_BATCHING = 0.001
 """The share of texts whose classes another composition of batches may change; one text always may. bf16 changes none."""
 LEAST_COSINE = 0.999
 LEAST_SAME_TEN = 0.99
-"""The least share of texts with the same ten nearest. bf16 reaches 1.000 (vectors.py)."""
+"""The least share of texts with the same ten nearest. bf16 reaches 1.000 (measure.py)."""
 LEAST_COSINE_BY_BATCH = 0.99999
 """The least cosine between vectors of a variant in two compositions of batches. fp32 and bf16 differ by under 0.0000005."""
 MOST_TYPICAL_COSINE = 0.999
