@@ -48,15 +48,6 @@ def test_a_file_that_cannot_be_read_is_named(
     assert caught.value.__cause__ is None
 
 
-def test_settings_shows_the_file_and_not_its_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The path helps a user whose password is refused."""
-    (tmp_path / "password").write_text(CANARY)
-    set_file(monkeypatch, tmp_path / "password")
-    shown = run("settings").stdout
-    assert str(tmp_path / "password") in shown
-    assert CANARY not in shown
-
-
 def test_no_object_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Printed settings and Kafka configurations show no secret, nor do the errors of pydantic."""
     monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", json.dumps({"sasl.password": CANARY}))
