@@ -9,9 +9,10 @@ import http.client
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
+import psutil
 import typer
 
 from tools import local_service
@@ -22,9 +23,6 @@ from tools.kafka.keeper import SERVER_PROPERTIES, KeptFolder
 from tools.local_service import Data, Port, Service, add_commands
 from tools.ports import free_ports
 from tools.waiting import suspend, wait_until
-
-if TYPE_CHECKING:
-    import psutil
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 180.0  # seconds are usual; a busy machine may take many times that

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tomli_w
 from jgo.maven import Dependency, MavenContext
@@ -16,9 +16,6 @@ from jgo.maven import Dependency, MavenContext
 from tools import archives, opensearch, registry
 from tools.archives import ArchiveLock, content_digest, unpack
 from tools.kafka.versions import VERSIONS, ClusterError, Jar, download, lock_path, logs_with_log4j_1
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Kafka's published POMs name no logging back end; these are what its own distributions ship. Those before 3.2 ship the
 # unmaintained log4j 1.2.17, to which reload4j is the drop-in successor.

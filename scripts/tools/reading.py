@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tools.waiting import Closing, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from confluent_kafka import Message
 
 STAGE = "enricher.dlq.stage"
 OMITTED = "enricher.dlq.value.omitted_bytes"

@@ -6,14 +6,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
 
 _ASK_S = 60.0
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Closing(ABC):

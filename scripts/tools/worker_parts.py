@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import ArticleReader
 from enricher.worker.heads import NER, EntityHead
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Partition, RawRecord, TaskCard, Ticket, Window
+from enricher.worker.records import Article, ModelCard, Partition, RawRecord, TaskCard, Ticket, Window
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings
-from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
-
-if TYPE_CHECKING:
-    from enricher.worker.records import ModelCard
-    from enricher.worker.settings import Settings
-    from enricher.worker.wiring.loaded_tasks import Model
+from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks
 
 
 def change(settings: Settings, **groups: Mapping[str, object]) -> Settings:

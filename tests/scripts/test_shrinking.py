@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tools.waiting import wait_while_it_shrinks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def test_a_backlog_may_take_any_time_while_it_shrinks() -> None:

@@ -10,21 +10,14 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tools.chaos.incarnations import Incarnation, Ledger, Place, digest, topic_id_of
-from tools.reading import OMITTED, STAGE, Reader, headers_of, source_of
+from confluent_kafka import Message
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from confluent_kafka import Message
-
-    from tools.chaos.incarnations import Wanted
-    from tools.reading import InputId
-    from tools.topics import Topics
+from tools.chaos.incarnations import Incarnation, Ledger, Place, Wanted, digest, topic_id_of
+from tools.reading import OMITTED, STAGE, InputId, Reader, headers_of, source_of
+from tools.topics import Topics
 
 _SHOWN = 5
 _SHOWN_BYTES = 300

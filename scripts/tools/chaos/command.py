@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
-from typing import TYPE_CHECKING
 
 from enricher import cli
 from enricher.worker.commands import run as run_command
+from enricher.worker.settings import Settings
+from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import RatingEngine, two_tasks
-
-if TYPE_CHECKING:
-    from enricher.worker.settings import Settings
-    from enricher.worker.wiring.loaded_tasks import Tasks
 
 
 def _load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import psutil
@@ -19,10 +20,7 @@ import psutil
 from tools import python_path
 from tools.waiting import Closing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
+Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
 
 _RESTART_S = 0.5
 """Kubernetes restarts a container at once the first time, and waits longer than this from then on."""

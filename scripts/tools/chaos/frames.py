@@ -6,12 +6,9 @@ Source: the protocol guide (kafka.apache.org/protocol), request header versions 
 from __future__ import annotations
 
 import struct
+from asyncio import StreamReader
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader
 
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")  # api, version, correlation id, length of the client's id

@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import Message, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.reference import Kind, expected
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from tools.reading import InputId
+from tools.reading import InputId
 
 LARGE_BYTES = 100_000
 """Only dead letters of at least this size may omit their value: every topic of the fault matrix accepts smaller ones."""

@@ -12,21 +12,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from tools.chaos.frames import correlation_id_of, read_frame, request_of
-from tools.chaos.rules import Verdict
+from tools.chaos.frames import Request, correlation_id_of, read_frame, request_of
+from tools.chaos.rules import Rule, Verdict
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT
 from tools.waiting import Closing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tools.chaos.frames import Request
-    from tools.chaos.rules import Rule
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Frames = asyncio.Queue[tuple[float, bytes] | None]

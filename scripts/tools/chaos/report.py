@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from tools import markdown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from tools.chaos.run import Run
+from tools.chaos.run import Run
 
 mpl.use("agg")
 

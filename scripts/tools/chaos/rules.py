@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-
-    from tools.chaos.frames import Request
+from tools.chaos.frames import Request
 
 
 class Verdict(Enum):

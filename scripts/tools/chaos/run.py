@@ -8,24 +8,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tools.chaos.check import check
+from tools.chaos.check import Findings, check
 from tools.chaos.crew import environment_of_workers
-from tools.chaos.faults import plan
+from tools.chaos.faults import Fault, plan
 from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.scene import SESSION_S, Scene
 from tools.kafka.properties import QUICK_TO_NOTICE
+from tools.topics import Topics
 from tools.waiting import wait_until, wait_while_it_shrinks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tools.chaos.check import Findings
-    from tools.chaos.faults import Fault
-    from tools.topics import Topics
 
 LIMIT_S = 20.0
 """After a fault has healed, every partition must publish again within this time."""

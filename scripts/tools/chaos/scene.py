@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from tools.chaos.crew import Crew, environment_of_workers, launch_module, launch_worker
+from tools.chaos.crew import Crew, Launch, environment_of_workers, launch_module, launch_worker
 from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Match, Watch
 from tools.chaos.topics import TopicKeeper
 from tools.chaos.workload import Articles, Workload
-from tools.reading import Follower, Reader, source_of
+from tools.kafka import Cluster, Node
+from tools.reading import Follower, InputId, Reader, source_of
 from tools.topics import Topics
 from tools.waiting import Closing, wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from confluent_kafka import Message
-
-    from tools.chaos.crew import Launch
-    from tools.chaos.proxy import Proxy
-    from tools.kafka import Cluster, Node
-    from tools.reading import InputId
 
 _LOOK_FOR_PARTITIONS_S = 3.0
 

@@ -8,37 +8,39 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from zlib import crc32
 
 import numpy as np
 
+from enricher.errors import InvalidArticle
 from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import Advice
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import PreparedModel
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import (
+    Article,
+    Batch,
     BatchResult,
+    FieldName,
+    Float32Array,
+    Int32Array,
     ModelCard,
     RunOutput,
     TaskCard,
     TokenizedArticle,
     TokenizedField,
     TokenLabels,
+    Window,
     WindowFailure,
     WindowRows,
 )
+from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Model, Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.errors import InvalidArticle
-    from enricher.worker.inference.run.engine import OnnxEngine
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-    from enricher.worker.records import Article, Batch, FieldName, Float32Array, Int32Array, Window
-    from enricher.worker.settings import Settings
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")

@@ -9,17 +9,13 @@ import threading
 import time
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 import orjson
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from tools import ARTICLES
 from tools.topics import publish
 from tools.waiting import Closing
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
 
 _BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no-body"}')
 _EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97

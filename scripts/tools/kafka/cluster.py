@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
@@ -21,9 +22,6 @@ from tools.kafka.node import FormattedStorage, Node, new_id, quiet_admin, wait_u
 from tools.kafka.properties import HOST, Listener, server_properties
 from tools.kafka.versions import DEFAULT, ClusterError, JarLock, class_path, default_folder, find
 from tools.ports import free_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _WRITTEN_TIMEOUT_S = 300.0  # for the archive of classes; 10 s are usual
 

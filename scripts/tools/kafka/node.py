@@ -10,25 +10,20 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tools.kafka.java import BROKER, log_tail
+from tools.kafka.java import BROKER, Java, log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.properties import HOST, render
 from tools.kafka.versions import ClusterError
 from tools.waiting import suspend, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tools.kafka.java import Java
 
 META = "meta.properties"
 

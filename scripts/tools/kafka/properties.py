@@ -5,12 +5,9 @@ The values suit transactions on a laptop: small internal topics, short timers, r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from pathlib import Path
 
 HOST = "127.0.0.1"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # large records can be tried; clients still choose their own limit

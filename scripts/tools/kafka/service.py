@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 
@@ -14,9 +14,6 @@ from tools import local_service
 from tools.kafka.cluster import Cluster
 from tools.kafka.node import quiet_admin
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _ANSWER_TIMEOUT_S = 3.0
 

@@ -12,15 +12,12 @@ import os
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class ClusterError(Exception):

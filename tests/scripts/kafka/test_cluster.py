@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -24,9 +24,6 @@ from tools.kafka.node import quiet_admin
 from tools.kafka.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.broker
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support.topics import Topics
@@ -17,9 +16,6 @@ from tools.kafka.node import META, FormattedStorage, new_id
 from tools.kafka.properties import Listener, server_properties
 from tools.kafka.versions import DEFAULT, OLDEST, VERSIONS, Jar, JarLock, class_path, find, lock_path, logs_with_log4j_1
 from tools.locks import requested
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONTENT = b"a jar"
 JAR = Jar("group:artifact:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())

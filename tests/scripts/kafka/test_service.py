@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -17,9 +17,6 @@ from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
 from tools.waiting import suspend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.broker
 

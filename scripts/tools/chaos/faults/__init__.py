@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import Fault
 from tools.chaos.faults.brokers import BrokerFrozen, BrokerKilled, CoordinatorGoneWhileIdle, DiskFull
@@ -11,9 +11,6 @@ from tools.chaos.faults.commands import RedriveKilled, ReplayKilled
 from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, LateEndTxn, LateTxnOffsetCommit
 from tools.chaos.faults.topics import OffsetsDeleted, PartitionsAdded, TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, Rival, WorkerKilled, WorkerPaused, WorkerStopped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 __all__ = ["KINDS", "Fault", "plan"]
 

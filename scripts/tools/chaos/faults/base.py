@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from random import Random
+from typing import ClassVar
 
+from tools.chaos.crew import Slot
 from tools.chaos.frames import Api
-from tools.chaos.rules import Match
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from tools.chaos.crew import Slot
-    from tools.chaos.rules import Rule
-    from tools.chaos.scene import Scene
+from tools.chaos.rules import Match, Rule
+from tools.chaos.scene import Scene
 
 CATCH_S = 6.0
 """A busy worker sends each request of a transaction several times a second; a resting or restarting one takes longer."""

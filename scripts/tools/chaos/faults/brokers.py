@@ -5,14 +5,11 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import Fault
+from tools.chaos.scene import Scene
+from tools.kafka import Node
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tools.chaos.scene import Scene
-    from tools.kafka import Node
 
 _IDLE_S = 30.0
 _ENDS_S = 30.0

@@ -8,7 +8,9 @@ from __future__ import annotations
 import subprocess
 from abc import abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
 import orjson
 from confluent_kafka import Producer
@@ -22,11 +24,7 @@ from tools.reading import Reader, headers_of, source_of
 from tools.topics import Topics, make_topics
 from tools.waiting import wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
+Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
 
 _PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
 _RATE = "50"

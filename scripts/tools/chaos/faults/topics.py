@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
 from tools.chaos.faults.base import EXIT_CODES, NO_OFFSETS, REFUSED, Fault
+from tools.chaos.scene import Scene
 from tools.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from tools.chaos.scene import Scene
 
 _REFUSE_S = 60.0
 """Until a worker has loaded its model, joined its group and looked for its offsets."""
