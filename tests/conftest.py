@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.fault_proxy import FaultProxy, GuidProxy
 from support.order import LONGEST_FIRST, SHARING, SLOW
+from support.registry_proxy import RegistryProxy
 from support.topics import Topics, make_topics
 
 from tools.archives import ArchiveMissing
@@ -165,9 +165,9 @@ def _running(server: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-def registry_proxy(registry: Registry) -> Iterator[FaultProxy]:
-    """The same behind a proxy that can be told to go wrong; adds GUIDs."""
-    with GuidProxy(registry.url) as proxy:
+def registry_proxy(registry: Registry) -> Iterator[RegistryProxy]:
+    """The same behind a proxy that adds GUIDs."""
+    with RegistryProxy(registry.url) as proxy:
         yield proxy
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from support.fault_proxy import Fault, FaultProxy, GuidProxy
 from support.mixed.layouts import FLAT, NESTED, PARAGRAPHS, Layout
 from support.mixed.outputs import OutputFormat
 from support.mixed.stage import Stage
 from support.patience import PATIENCE_S
+from support.registry_proxy import RegistryProxy
 from support.topics import QUICK_TO_START
 
 from tools.kafka import Cluster
@@ -30,14 +30,14 @@ Staged = Callable[..., Stage]
 
 
 @pytest.fixture(scope="module")
-def proxy(registry: Registry) -> Iterator[FaultProxy]:
+def proxy(registry: Registry) -> Iterator[RegistryProxy]:
     """In front of the registry."""
-    with GuidProxy(registry.url) as opened:
+    with RegistryProxy(registry.url) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def staged(broker: Cluster, proxy: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
+def staged(broker: Cluster, proxy: RegistryProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
     """Makes stages of layouts, which end with the last test."""
     with ExitStack() as opened:
 
@@ -79,7 +79,7 @@ def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, out
     assert_all_is_right(stage)
 
 
-def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Staged, proxy: FaultProxy) -> None:
+def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Staged, proxy: RegistryProxy) -> None:
     """Ids and GUIDs that were fetched once are on its disk; articles of others wait, and go on with the registry."""
     stage = staged(NESTED)
     first = stage.start()
@@ -89,7 +89,7 @@ def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Stag
     assert 0 == first.wait(PATIENCE_S)
     stage.inputs.add(FRESH, stage.forms.fresh_avro(uuid.uuid4().hex))
     stage.inputs.prepare(FRESH)
-    with proxy.fault(Fault.DOWN):
+    with proxy.down():
         second = stage.start()
         stage.publish(FORMS)
         assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")

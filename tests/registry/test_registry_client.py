@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 import trustme
-from support.schema_registry import Behaviour, Registry, babble, hang_up, registry_error, serving, silent, status
+from support.schema_registry import (
+    Behaviour,
+    Registry,
+    babble,
+    cut_off,
+    hang_up,
+    registry_error,
+    serving,
+    silent,
+    status,
+)
 
 from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
@@ -192,12 +202,20 @@ NO_ANSWER = [
 ]  # fmt: skip
 
 
+def registry_error_of(number: int) -> Behaviour:
+    """An answer of the registry itself that says nothing about the schema."""
+    return lambda _handler: registry_error(number, number * 100 + 1, "Error in the backend data store")
+
+
 @pytest.mark.parametrize(
     ("behaviour", "why"),
     [
         *((status(number), str(number)) for number in OTHER_STATUS),
         *((status(200, body), r"is registry\.url right") for body in NO_ANSWER),
+        *((registry_error_of(number), str(number)) for number in (401, 429, 500)),
+        (lambda _: registry_error(503, 40403, "Schema not found"), "503"),
         (babble, "cannot be asked"),
+        (cut_off, "cannot be asked"),
         (hang_up, "cannot be asked"),
         (silent, "ReadTimeout"),
     ],

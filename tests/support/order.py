@@ -50,7 +50,6 @@ SHARING = {
         "pipeline/test_formats.py",
         "registry/test_compatibility_registry.py",
         "registry/test_record_schema.py",
-        "registry/test_registry_faults.py",
         "scripts/registry/test_registry_server.py",
     ),
     "helm": (
@@ -102,7 +101,6 @@ SLOW = (
     "scripts/demo/test_demo_run.py",
     "scripts/environment/test_set_up.py",
     "scripts/demo/test_demo_tasks.py",
-    "scripts/registry/test_fault_proxy.py",
     "scripts/test_release.py",
     "telemetry/test_otlp.py",
     "loop/test_worker_long_articles.py",

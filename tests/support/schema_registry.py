@@ -56,6 +56,15 @@ def hang_up(handler: Handler) -> None:
     handler.close_connection = True
 
 
+def cut_off(handler: Handler) -> None:
+    """The answer ends in its middle."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100")
+    handler.end_headers()
+    handler.wfile.write(b'{"schema": "x"')
+    handler.close_connection = True
+
+
 def _refuse_marked(_old: str, new: str, _level: str) -> list[str]:
     return ["it breaks"] * ("incompatible" in new)
 

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from support.fault_proxy import FaultProxy
 from support.patience import PATIENCE_S
+from support.registry_proxy import RegistryProxy
 from support.scripted import SCRIPTS, Script
 
 from tools.kafka.keeper import end, processes_of
@@ -77,7 +77,7 @@ def test_an_incompatible_schema_is_refused(client: httpx2.Client) -> None:
     assert 409 == answer.status_code
 
 
-def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_proxy: FaultProxy) -> None:
+def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_proxy: RegistryProxy) -> None:
     """Apicurio has none; through the proxy, Confluent's own serializer and deserializer agree."""
     topic = fresh("guid").removesuffix("-value")
     client = SchemaRegistryClient({"url": registry_proxy.url})
