@@ -100,7 +100,7 @@ the number of task ... is not finite
 
 REASONS = (*_OURS.strip().splitlines(), MODEL_FAILS, BROKER_REFUSES, OTHER)
 
-_PARTS = [(reason, reason.split("...")) for reason in REASONS]
+_PARTS = [(reason, begin, others) for reason in REASONS for begin, *others in [reason.split("...")]]
 _MAX_CHARS = 1024
 """The longest beginning of a message that is compared; headers hold as many bytes of it (`articles.encoder`)."""
 
@@ -108,23 +108,22 @@ _MAX_CHARS = 1024
 def reason_of(stage: str, error_type: str, message: str) -> str:
     """Why an input became a dead letter: one of `REASONS`."""
     message = message[:_MAX_CHARS]
-    for reason, parts in _PARTS:
-        if _fits(message, parts):
+    for reason, begin, others in _PARTS:
+        if message.startswith(begin) and _fits(message, len(begin), others):
             return reason
     if stage == "inference":
         return MODEL_FAILS
     return BROKER_REFUSES if error_type == "RefusedOutput" else OTHER
 
 
-def _fits(message: str, parts: list[str]) -> bool:
-    """Whether the message is these parts in this order, with any text between them."""
-    first, *others = parts
-    if not others or not message.startswith(first):
-        return message == first
-    at = len(first)
-    for part in others[:-1]:
+def _fits(message: str, at: int, parts: list[str]) -> bool:
+    """Whether the message has these parts in this order behind `at`, with any text before each, and ends with the last."""
+    if not parts:
+        return at == len(message)
+    *middle, end = parts
+    for part in middle:
         found = message.find(part, at)
         if found < 0:
             return False
         at = found + len(part)
-    return message.endswith(others[-1]) and at + len(others[-1]) <= len(message)
+    return message.endswith(end) and at + len(end) <= len(message)
