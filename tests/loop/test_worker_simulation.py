@@ -21,6 +21,7 @@ from loop.fake_source import FakeSource
 from loop.fake_tasks import ONE_TASK
 from loop.faults import Crash, Late
 from loop.world import INVALID, LIMITS, LONG, ONE_TOPIC, POISONED, SHORT, UNTOKENIZABLE, Process, World
+from rules.test_offsets import Naive, PositionCommitter
 from support.properties import seeds
 
 from enricher.errors import FatalError, TransactionTrouble
@@ -257,36 +258,8 @@ def test_the_simulation_is_as_cruel_as_it_says() -> None:
     assert sum(process.sink.repeated for world in worlds for process in world.started) > 10
 
 
-class CommitsThePosition(OffsetTracker):
-    """A bug for the negative control: commits where the consumer is, as most examples do."""
-
-    def idle(self) -> list[Partition]:
-        """All of them."""
-        return list(self.partitions)
-
-    def release(self, positions: Mapping[Partition, int]) -> Release:
-        """What is finished, and the positions."""
-        return Release(super().release({}).tickets, dict(positions))
-
-
-class PublishesWhenComplete(OffsetTracker):
-    """The other one: publishes whatever is complete, commits what is contiguous."""
-
-    def release(self, positions: Mapping[Partition, int]) -> Release:
-        """Everything finished, at the head or not."""
-        finished = []
-        for queue in self._queues.values():
-            for ticket in [ticket for ticket in queue.tickets if ticket.outcome is not None]:
-                if ticket is not queue.tickets[0]:
-                    queue.tickets.remove(ticket)
-                    self._remove_from_flight(ticket)
-                    finished.append(ticket)
-        contiguous = super().release(positions)
-        return Release([*contiguous.tickets, *finished], contiguous.committable)
-
-
 class KeepsWhatWasRevoked(OffsetTracker):
-    """A third: partitions that went to another member are never forgotten, and published when they are finished."""
+    """Partitions that went to another member are never forgotten, and published when they are finished."""
 
     def unassign(self, partitions: Collection[Partition]) -> int:
         """Nothing, unless they come back."""
@@ -295,7 +268,7 @@ class KeepsWhatWasRevoked(OffsetTracker):
 
 
 class CommitsOneTooFar(OffsetTracker):
-    """The fourth: commits the offset after the one that is next to be read."""
+    """Commits the offset after the one that is next to be read."""
 
     def release(self, positions: Mapping[Partition, int]) -> Release:
         """One more than there is."""
@@ -307,8 +280,8 @@ class CommitsOneTooFar(OffsetTracker):
 @pytest.mark.parametrize(
     ("tracker", "complaint"),
     [
-        (CommitsThePosition, "lost"),
-        (PublishesWhenComplete, "doubled"),
+        (PositionCommitter, "lost"),
+        (Naive, "doubled"),
         (KeepsWhatWasRevoked, "doubled"),
         (CommitsOneTooFar, "lost"),
     ],
