@@ -60,7 +60,13 @@ class KafkaSettings(Group):
         "that a dead worker's transaction has ended before its partitions move, and above three times the slowest "
         "commit.",
     )
-    request_timeout_s: float = Field(10.0, gt=0, le=120, description="Seconds to wait for metadata and offsets.")
+    request_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        le=120,
+        description="Seconds to wait for metadata and offsets. Raise it where brokers are far away or answer late; an "
+        "outage is then noticed later.",
+    )
     allow_fewer_partitions: bool = Field(
         default=False,
         description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
