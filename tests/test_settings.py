@@ -66,37 +66,15 @@ def test_input_topics_that_cannot_be_read_are_refused(monkeypatch: pytest.Monkey
     assert "both set" in mistake()
 
 
-@pytest.mark.parametrize(
-    ("sources", "winner"),
-    [
-        ({"toml"}, "toml"),
-        ({"dotenv"}, "dotenv"),
-        ({"environment"}, "environment"),
-        ({"toml", "dotenv"}, "dotenv"),
-        ({"toml", "environment"}, "environment"),
-        ({"dotenv", "environment"}, "environment"),
-        ({"toml", "dotenv", "environment"}, "environment"),
-    ],
-    ids=lambda value: "+".join(sorted(value)) if isinstance(value, set) else value,
-)
-def test_stronger_sources_win(monkeypatch: pytest.MonkeyPatch, sources: set[str], winner: str) -> None:
-    """A TOML file, above it `.env`, above that the environment."""
-    if "toml" in sources:
-        write("enricher.toml", '[kafka]\ngroup_id = "toml"\n')
-    if "dotenv" in sources:
-        write(".env", "ENRICHER_KAFKA__GROUP_ID=dotenv\n")
-    if "environment" in sources:
-        monkeypatch.setenv("ENRICHER_KAFKA__GROUP_ID", "environment")
-    assert winner == load_settings().kafka.group_id
-
-
-def test_sources_mix_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stronger source hides the fields that it names, not their whole group."""
-    write("enricher.toml", '[kafka]\ngroup_id = "toml"\ninput_topic = "toml"\noutput_topic = "toml-out"\n')
-    write(".env", "ENRICHER_KAFKA__INPUT_TOPIC=dotenv\n")
-    monkeypatch.setenv("ENRICHER_KAFKA__OUTPUT_TOPIC", "environment")
+def test_stronger_sources_win_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TOML file, above it `.env`, above that the environment; each hides the fields that it names, not their group."""
+    names = {"toml": "bootstrap_servers", "dotenv": "input_topic", "both": "group_id", "all": "output_topic"}
+    write("enricher.toml", "[kafka]\n" + "".join(f'{name} = "toml"\n' for name in names.values() if name != "group_id"))
+    write(".env", "".join(f"ENRICHER_KAFKA__{names[each].upper()}=dotenv\n" for each in ("dotenv", "both", "all")))
+    for each in ("both", "all"):
+        monkeypatch.setenv(f"ENRICHER_KAFKA__{names[each].upper()}", "environment")
     kafka = load_settings().kafka
-    assert ("toml", "dotenv", "environment") == (kafka.group_id, kafka.input_topic, kafka.output_topic)
+    assert ["toml", "dotenv", "environment", "environment"] == [getattr(kafka, name) for name in names.values()]
 
 
 @pytest.mark.parametrize("source", ["environment", "dotenv"])

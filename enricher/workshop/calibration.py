@@ -32,7 +32,7 @@ from enricher.worker.records import Article, Partition, RawRecord, Ticket, Token
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import line_reader
 from enricher.workshop.gate.gold import GoldSet
-from enricher.workshop.quantisation.calibrate import (
+from enricher.workshop.int8_recipe import (
     DEFAULT_TARGET,
     HELD_OUT_TOKENS,
     OBSERVED_TOKENS,

@@ -237,7 +237,7 @@ def test_auto_does_not_take_int8_that_missed_the_target(
 ) -> None:
     """And says what was wanted and reached; `inspect` too, and a named precision serves if it passes its gate."""
     monkeypatch.setattr(calibration, "DEFAULT_TARGET", 1.01)
-    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.HIGHEST_KEPT", 0.1)  # the search would find nothing
+    monkeypatch.setattr("enricher.workshop.int8_recipe.HIGHEST_KEPT", 0.1)  # the search would find nothing
     out = tmp_path / "out"
     result = prepare(source, out, gold, "--calibrate", texts, precision="auto")
     assert result.exit_code == 0, (result.output, result.exception)

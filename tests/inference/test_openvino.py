@@ -340,13 +340,6 @@ def test_a_recipe_beside_a_model_is_of_that_model(tmp_path: Path) -> None:
     assert recipe.measured.equal_labels >= recipe.measured.target
 
 
-def test_the_files_of_a_graph_have_one_mode(tmp_path: Path) -> None:
-    """The quantiser's files can be read by whoever can read the cache."""
-    path = prepare_variant(open_minilm(), OpenVinoInt8(), "cpu", cache_dir=tmp_path).onnx_path
-    assert {path.stat().st_mode} == {each.stat().st_mode for each in path.parent.iterdir()}
-    assert {"model.onnx", "model.weights"} == {each.name for each in path.parent.iterdir()}
-
-
 @needs_int8
 def test_what_shares_a_batch_changes_nothing(cache_dir: Path, pud_windows: list[Window]) -> None:
     """Scales are fixed, so labels and scores are those of each window alone."""

@@ -28,8 +28,7 @@ from enricher.worker.inference.graph.int8 import (
 )
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16, OpenVinoFloat32
 from enricher.worker.records import Float32Array, Window
-from enricher.workshop.quantisation.calibrate import calibrate, divide, keep_fewest
-from enricher.workshop.quantisation.gains import (
+from enricher.workshop.int8_gains import (
     BATCH_BYTES,
     Choice,
     Observed,
@@ -38,6 +37,7 @@ from enricher.workshop.quantisation.gains import (
     choose,
     quantisable_inputs,
 )
+from enricher.workshop.int8_recipe import calibrate, divide, keep_fewest
 
 FAMILIES = (
     "bert",
@@ -162,7 +162,7 @@ def test_the_same_windows_and_seed_make_the_same_recipe(
     tmp_path: Path, windows: Callable[[Checkpoint], list[Window]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte by byte, with the search for what is kept; another seed divides the windows differently."""
-    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.HIGHEST_KEPT", 0.25)
+    monkeypatch.setattr("enricher.workshop.int8_recipe.HIGHEST_KEPT", 0.25)
     checkpoint = Checkpoint.open(REFERENCE / "distilbert")
     make = functools.partial(_calibrated, checkpoint, windows(checkpoint)[:12])
     first = make(target=1.0)
@@ -230,10 +230,10 @@ def test_what_stops_calibration_is_a_model_error(
     for value in (np.nan, np.inf):
         with pytest.raises(ModelError, match="choose fp32"):
             _observed(np.array([[1.0, value]], np.float32))
-    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.six_digits", lambda _value: np.nan)
+    monkeypatch.setattr("enricher.workshop.int8_recipe.six_digits", lambda _value: np.nan)
     with pytest.raises(ModelError, match="Choose fp32"):
         make()
-    monkeypatch.setattr("enricher.workshop.quantisation.calibrate.batches_of", _out_of_memory)
+    monkeypatch.setattr("enricher.workshop.int8_recipe.batches_of", _out_of_memory)
     with pytest.raises(ModelError, match="Free memory"):
         make()
 

@@ -1,5 +1,7 @@
 """Makes the int8 recipe of a checkpoint from unlabelled windows: observes, chooses, and compares with float32.
 
+`graph/int8.py` applies the recipe. Nothing here knows which variant serves (run/selection.py), or sees a gold set.
+
 As few products as possible stay in bf16 or float32 so that the target is reached; often none. Candidates are ranked by how
 much the divergence from float32 falls, on held-out windows, if each of them alone is kept, and all others are int8. Only the
 values with the largest error are tried, on a part of the windows, because every try makes a graph and runs it.
@@ -33,7 +35,7 @@ from enricher.worker.inference.graph.int8 import (
 )
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Float32Array, Window
-from enricher.workshop.quantisation.gains import Choice, Observed, batches_of, build_float32, choose, observe, real_rows
+from enricher.workshop.int8_gains import Choice, Observed, batches_of, build_float32, choose, observe, real_rows
 
 if TYPE_CHECKING:
     Float64Array = npt.NDArray[np.float64]
