@@ -17,10 +17,9 @@ import typer
 
 from tools import local_service
 from tools.archives import ArchiveLock, unpacked
-from tools.command_line import remark
 from tools.kafka.java import log_tail, start_java
 from tools.kafka.keeper import SERVER_PROPERTIES, KeptFolder
-from tools.local_service import Data, Port, Service, add_commands
+from tools.local_service import Data, Port, Service, add_commands, remark
 from tools.ports import free_ports
 from tools.waiting import suspend, wait_until
 

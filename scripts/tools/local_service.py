@@ -1,4 +1,4 @@
-"""A server that outlives the command which started it, seen from outside, and the commands `stop` and `status`.
+"""A server that outlives the command which started it, seen from outside, and what its command line shares with others.
 
 Its processes are found by its folder (see `tools.kafka.keeper`), so there is no pid file that could be stale. Results go to
 standard output, progress to standard error.
@@ -7,6 +7,7 @@ standard output, progress to standard error.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -18,12 +19,13 @@ import psutil
 import typer
 from platformdirs import user_state_path
 
-from tools.command_line import NOT_RUNNING, remark
 from tools.kafka.keeper import end, processes_of, wait_until_gone
 from tools.kafka.node import STOP_TIMEOUT_S
 from tools.ports import is_free
 from tools.waiting import wait_until
 
+NOT_RUNNING = 3
+"""The exit code of `status`, as init scripts say it (LSB, "program is not running")."""
 _CLOSES_S = 3.0
 """A process that was killed is gone from the list of processes before its sockets are closed."""
 
@@ -141,3 +143,16 @@ def start(service: Service, launch: Callable[[], str], name: str) -> str:
 def describe(service: Service, address: str) -> str:
     pids = ", ".join(str(process.pid) for process in service.processes())
     return f"{service.title}, {address}, process {pids}, data in {service.folder}"
+
+
+def remark(text: str) -> None:
+    """Print a remark to standard error: standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(app: Callable[..., object], script: str, *expected: type[Exception]) -> None:
+    """Run a command line; expected failures are printed as one sentence, with exit code 1."""
+    try:
+        app(prog_name=script)
+    except expected as error:
+        sys.exit(f"{script}: {error}")

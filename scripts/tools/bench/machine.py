@@ -20,10 +20,9 @@ _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Mean number of busy cores over `seconds`: this process with its children, the broker, everything else."""
+    """Mean number of busy cores over `seconds`: of the broker, and of others than it, this process and its children."""
 
     seconds: float
-    own_cores: float
     broker_cores: float
     others_cores: float
 
@@ -41,7 +40,7 @@ class LoadMeter:
         seconds = max(now_s - began_s, 1e-9)
         own_s, broker_s = own_now - own, broker_now - broker
         others_s = max(0.0, busy_now - busy - own_s - broker_s)
-        return Load(seconds, own_s / seconds, broker_s / seconds, others_s / seconds)
+        return Load(seconds, broker_s / seconds, others_s / seconds)
 
     def _now(self) -> tuple[float, float, float, float]:
         brokers = set(self._broker_pids())

@@ -9,7 +9,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from tools import markdown
 from tools.chaos.run import Run
 
 mpl.use("agg")
@@ -34,7 +33,7 @@ def _markdown(run: Run) -> str:
         "",
         "![published per second](chaos.png)",
         "",
-        *markdown.table(_COLUMNS, _rows(run)),
+        *(f"| {' | '.join(row)} |" for row in (_COLUMNS, ["---"] * len(_COLUMNS), *_rows(run))),
         "",
     ]
     return "\n".join(parts)

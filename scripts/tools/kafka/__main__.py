@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from tools import local_service
-from tools.command_line import remark, run
 from tools.kafka.cluster import record_classes
 from tools.kafka.java import MAIN_CLASSES, run_tool
 from tools.kafka.service import Service
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, JarLock, class_path, find
 from tools.kafka.versions import default_folder as jar_folder
-from tools.local_service import Data, Port, add_commands
+from tools.local_service import Data, Port, add_commands, remark, run
 
 app = typer.Typer(
     add_completion=False,

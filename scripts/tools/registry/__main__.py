@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tools.archives import ArchiveError
-from tools.command_line import run
 from tools.java_server import commands_of
+from tools.local_service import run
 from tools.registry.server import LOCK_PATH, Registry, RegistryError
 
 app = commands_of(

@@ -40,7 +40,7 @@ def test_broker_and_start_and_end_are_counted_apart() -> None:
     cores = available_cores()
     counters = WatchedCounters(tuple)
     counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
-    work = Work(counters, (), (), Load(10.0, 0.0, 0.0, 0.0))
+    work = Work(counters, (), (), Load(10.0, 0.0, 0.0))
     always = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)
     mostly = ThreadTime(running=18.0, between=1.0, start_and_end=1.0)
     bare = Run(20.0, work.load, {"threads": always})
@@ -72,7 +72,7 @@ def test_disturbed_runs_prove_nothing() -> None:
     """A claim cannot hold on disturbed runs, however good its figure is."""
     counters = WatchedCounters(tuple)
     counters.ended = Moment(10.0, 0.0, 0.0, 0.0)
-    quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
+    quiet, noisy = Load(10.0, 0.0, 0.0), Load(10.0, 0.0, 1.0)
     model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
     case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
     times = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)

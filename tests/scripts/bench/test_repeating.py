@@ -11,7 +11,7 @@ from tools.bench.repeating import AGAIN, Run, Spread, interleave, others, rates,
 
 def run(rate: float, others_cores: float = 0.0) -> Run:
     """A run of one second."""
-    return Run(rate, Load(1.0, 1.0, 0.0, others_cores))
+    return Run(rate, Load(1.0, 0.0, others_cores))
 
 
 def giving(*runs: Run) -> Callable[[], Run]:

@@ -220,26 +220,25 @@ _HOW_TO = (
     "python3 -m venv torch-env && torch-env/bin/pip install torch transformers confluent-kafka orjson, "
     f"then {VARIABLE}=torch-env/bin/python scripts/bench peers"
 )
-_SAY_VERSION = f"import {', '.join(PACKAGES)}; print(torch.__version__)"
+_IMPORT_ALL = f"import {', '.join(PACKAGES)}"
 
 
 @dataclass(frozen=True, slots=True)
 class TorchPython:
-    """An interpreter with everything that these peers need, and its PyTorch version."""
+    """An interpreter with everything that these peers need."""
 
     path: str
-    torch_version: str
 
 
 def torch_python() -> TorchPython | str:
     """The interpreter named by the variable, otherwise this one; or a text that says why not, and what to do."""
     path = os.environ.get(VARIABLE, sys.executable)
     try:
-        answer = subprocess.run([path, "-c", _SAY_VERSION], capture_output=True, text=True, timeout=120, check=False)
+        answer = subprocess.run([path, "-c", _IMPORT_ALL], capture_output=True, text=True, timeout=120, check=False)
     except OSError as error:
         return f"not measured: {VARIABLE} names {path}: {error.strerror}"
     if answer.returncode == 0:
-        return TorchPython(path, answer.stdout.strip())
+        return TorchPython(path)
     reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
     lacks = "PyTorch is not installed" if "'torch'" in reason else f"{path}: {reason}"
     return f"not measured: {lacks}. To measure it: {_HOW_TO}"
