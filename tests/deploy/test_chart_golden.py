@@ -69,7 +69,8 @@ def test_the_chart_renders_what_is_committed(path: Path, request: pytest.Fixture
     if request.config.getoption("--rewrite"):
         golden_of(path).write_text(text_of(path), "utf-8")
     committed = golden_of(path).read_text("utf-8") if golden_of(path).exists() else ""
-    assert committed == text_of(path), f"if this is meant: {COMMAND}"
+    changes = list(unified_diff(committed.splitlines(), text_of(path).splitlines(), n=0, lineterm=""))[2:]
+    assert_none([*changes, f"If this is meant: {COMMAND}"] if changes else [])
 
 
 def test_no_rendering_is_left_over() -> None:
