@@ -22,6 +22,7 @@ from enricher.worker.health.page import PAGE
 from enricher.worker.health.routes import Reply, Request, page_routes
 from enricher.worker.health.samples import EVERY_S
 from enricher.worker.health.worker_health import WorkerHealth
+from enricher.worker.records.reasons import OTHER
 
 _NO_CHROMIUM = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt install chromium)")
 
@@ -103,7 +104,7 @@ def test_no_text_of_an_article_is_in_the_status(health: WorkerHealth) -> None:
     """Neither enriched nor refused articles are quoted; the page has its words from there alone."""
     with served(health) as port:
         status = get(port, "/status.json").text
-    assert "InvalidArticle" in status
+    assert OTHER in status
     assert not found(status, ["Ada", "Lovelace", "London", "poison", "Mister", "second line"])
 
 
@@ -150,7 +151,7 @@ def found(text: str, words: Sequence[str]) -> list[str]:
 def test_numbers_and_charts_are_there_at_once(page: Browser) -> None:
     """With what happened before the page was opened; nobody else is asked for it, and nothing complains."""
     assert "2" == page.value("document.querySelector('[data-show=\"totals.dead_letters\"]').textContent")
-    assert not [word for word in ("newswire-minilm", "InvalidArticle", "NVIDIA H200") if word not in said(page)]
+    assert not [word for word in ("newswire-minilm", OTHER, "NVIDIA H200") if word not in said(page)]
     drawn = "[...document.querySelectorAll('#charts svg')].filter(svg => svg.querySelector('path.line')).length"
     assert CHARTS == page.value(drawn)
     assert page.value("document.querySelector('#charts path.line').getAttribute('d').split('L').length") >= 300
