@@ -44,7 +44,7 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
 than fp16, so smaller batches keep the GPU busy."""
 GPU_FP16_BATCH_TOKENS = 32_768
 """At most 5 % below the best batch size on an H100 and an H200, from 6 layers of 384 to 24 of 1024; 8192 is up to 30 % below
-(scripts/tools/bench/gpu/README.md)."""
+(scripts/tools/bench/README.md)."""
 RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,

@@ -48,7 +48,7 @@ def main(
 ) -> None:
     """Download the locked packages, remove the code of other GPUs from ONNX Runtime, and pack them.
 
-    There: `python3 -m tarfile -e gpu-site.tar.xz SITE`, and SITE first on PYTHONPATH. scripts/tools/bench/gpu/README.md has
+    There: `python3 -m tarfile -e gpu-site.tar.xz SITE`, and SITE first on PYTHONPATH. scripts/tools/bench/README.md has
     the whole.
     """
     if not out.parent.is_dir():
