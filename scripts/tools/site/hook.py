@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = (".md", ".png", ".svg", "scripts/tools/site/site.css")
-HIDDEN = (".github/", "tests/deploy/schemas/", "tests/data/")
+HIDDEN = (".github/",)
 LINK = re.compile(r"(?<!!)\[((?:`[^`]*`|[^\]`])*)\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
