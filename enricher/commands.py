@@ -36,8 +36,8 @@ GROUPS = {
     "offsets": Group(
         "Say where a consumer group goes on, while it has no members.",
         {
-            "set": "operate.offsets.set:offsets_set",
-            "skip": "operate.offsets.skip:offsets_skip",
+            "set": "operate.offset_commands:offsets_set",
+            "skip": "operate.offset_commands:offsets_skip",
         },
     ),
     "topics": Group("Create the topics that a worker needs.", {"create": "operate.topics:topics_create"}),

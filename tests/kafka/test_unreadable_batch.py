@@ -23,7 +23,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
-from enricher.operate.offsets import skip as skipping
+from enricher.operate import offset_commands as skipping
 from enricher.worker.kafka import ranges
 from enricher.worker.kafka.assignment import Assignment
 from enricher.worker.kafka.partition import Damage, State
