@@ -197,13 +197,18 @@ def test_a_driver_that_cannot_block_is_used_nevertheless(two_gpus: Opened, gpu_d
     assert ["0"] == two_gpus.device_ids
 
 
-def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened) -> None:
-    """FlashAttention 1, CUTLASS 2 and unfused 16, and not TensorRT's kernels; a report of the gate names them."""
+def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlashAttention 1, CUTLASS 2 and unfused 16, and not TensorRT's kernels; a report of the gate names them.
+
+    Products summed in float16, for which ONNX Runtime reads a variable, are other arithmetic.
+    """
     open_session(b"", "cuda", threads_per_run=1)
     _, options = two_gpus.providers[-1]
     assert ("19", "0") == (options["sdpa_kernel"], options["use_tf32"])
     assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0 disabled=MatMulAddFusion"
     assert arithmetic_of("cpu") is None
+    monkeypatch.setenv("ORT_CUDA_GEMM_OPTIONS", "1")
+    assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=1 disabled=MatMulAddFusion"
 
 
 def test_on_a_gpu_our_graphs_add_a_bias_apart_from_its_product(two_gpus: Opened) -> None:
@@ -236,12 +241,6 @@ def test_onnx_runtime_knows_the_optimizer_by_this_name(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
     )
     assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == operators
-
-
-def test_products_summed_in_float16_are_other_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ONNX Runtime reads a variable for that."""
-    monkeypatch.setenv("ORT_CUDA_GEMM_OPTIONS", "1")
-    assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=1 disabled=MatMulAddFusion"
 
 
 @pytest.mark.parametrize(
@@ -319,87 +318,80 @@ def test_only_exported_models_may_have_nodes_on_the_cpu(two_gpus: Opened, tmp_pa
 @pytest.mark.usefixtures("no_cuda")
 @pytest.mark.parametrize("asked", ["cuda", "cuda:1"])
 def test_without_cuda_a_gpu_is_refused_and_auto_takes_the_cpu(asked: str) -> None:
-    """By the name that was asked for, with the reason."""
-    with pytest.raises(ModelError, match=rf"device {asked} was asked for, .* there is no NVIDIA driver"):
+    """By the name that was asked for, with the reason, and with what to install."""
+    why = rf"device {asked} was asked for, .* there is no NVIDIA driver.*pip install .kafka-enricher\[cuda\]"
+    with pytest.raises(ModelError, match=why):
         resolve_device(asked)
     assert resolve_device("auto") == "cpu"
 
 
-@pytest.mark.parametrize("command", [("check",), ("inspect",), ("prepare", "--out", "out"), ("tune",)])
-def test_the_commands_about_models_refuse_what_is_no_device(command: tuple[str, ...]) -> None:
-    """In the same words as the setting, before they do anything."""
-    result = CliRunner().invoke(app, ["model", *command, "--device", "gpu:0"])
-    assert isinstance(result.exception, SettingsError)
-    assert "'gpu:0' is not a device" in str(result.exception)
-
-
 @pytest.mark.usefixtures("no_cuda")
+@pytest.mark.parametrize(
+    ("device", "error", "said"),
+    [("gpu:0", SettingsError, "'gpu:0' is not a device"), ("cuda:1", ModelError, "device cuda:1 was asked for")],
+)
 @pytest.mark.parametrize("command", [("check",), ("inspect",), ("prepare", "--out", "out"), ("tune",)])
-def test_the_commands_about_models_take_a_numbered_gpu(command: tuple[str, ...]) -> None:
-    """And report that this machine has none."""
-    result = CliRunner().invoke(app, ["model", *command, "--device", "cuda:1"])
-    assert isinstance(result.exception, ModelError)
-    assert "device cuda:1 was asked for" in str(result.exception)
+def test_the_commands_about_models_refuse_what_is_no_device_here(
+    command: tuple[str, ...], device: str, error: type[Exception], said: str
+) -> None:
+    """In the same words as the setting, before they do anything; and a numbered GPU that this machine does not have."""
+    result = CliRunner().invoke(app, ["model", *command, "--device", device])
+    assert isinstance(result.exception, error)
+    assert said in str(result.exception)
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """A driver that shows two GPUs."""
-    return FakeDriver().install(monkeypatch)
-
-
-def test_a_gpu_is_named_by_its_number(fake: FakeDriver) -> None:
+def test_a_gpu_is_named_by_its_number(gpu_driver: FakeDriver) -> None:
     """As CUDA counts those that this process sees, whatever its handles are."""
     uuid = "abababab-abab-abab-abab-ababababab"
     assert Gpu("NVIDIA L4", "0000:3B:00.0", f"{uuid}00") == driver.gpu(0)
     assert Gpu("NVIDIA H200", "0000:3C:00.0", f"{uuid}01") == driver.gpu(1)
     assert (None, 2) == (driver.gpu(2), driver.gpu_count())
-    assert ["NVIDIA L4", "NVIDIA H200"] == [processor_name("cuda", index) for index in range(len(fake.gpus))]
+    assert ["NVIDIA L4", "NVIDIA H200"] == [processor_name("cuda", index) for index in range(len(gpu_driver.gpus))]
 
 
-def test_a_name_of_any_length_and_bytes_is_taken(fake: FakeDriver) -> None:
+def test_a_name_of_any_length_and_bytes_is_taken(gpu_driver: FakeDriver) -> None:
     """The driver cuts it to the space that it was given."""
-    fake.gpus = ["x" * 1000]
+    gpu_driver.gpus = ["x" * 1000]
     assert "x" * 255 == processor_name("cuda")
 
 
 @pytest.mark.parametrize("function", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId"])
 @pytest.mark.parametrize("how", ["lacks", "refuses"])
-def test_a_driver_that_does_not_answer_gives_no_gpu(fake: FakeDriver, function: str, how: str) -> None:
+def test_a_driver_that_does_not_answer_gives_no_gpu(gpu_driver: FakeDriver, function: str, how: str) -> None:
     """It is no error."""
-    setattr(fake, how, {function})
+    setattr(gpu_driver, how, {function})
     assert driver.gpu(0) is None
     assert processor_name("cuda") == UNKNOWN_GPU
 
 
-def test_a_driver_that_knows_no_uuid_knows_the_rest(fake: FakeDriver) -> None:
+def test_a_driver_that_knows_no_uuid_knows_the_rest(gpu_driver: FakeDriver) -> None:
     """Those before 11.4 have none that tells slices apart."""
-    fake.lacks = {"cuDeviceGetUuid_v2"}
+    gpu_driver.lacks = {"cuDeviceGetUuid_v2"}
     assert Gpu("NVIDIA L4", "0000:3B:00.0", None) == driver.gpu(0)
 
 
-def test_free_memory_is_that_of_the_context_that_computes(fake: FakeDriver) -> None:
+def test_free_memory_is_that_of_the_context_that_computes(gpu_driver: FakeDriver) -> None:
     """It is more than 32 bits hold; the context is given back."""
     assert 20 * 2**30 == driver.free_bytes(1)
-    assert fake.balanced
+    assert gpu_driver.balanced
 
 
 @pytest.mark.parametrize(
     "function",
     ["cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemGetInfo_v2"],
 )
-def test_free_memory_is_unknown_if_the_driver_refuses(fake: FakeDriver, function: str) -> None:
+def test_free_memory_is_unknown_if_the_driver_refuses(gpu_driver: FakeDriver, function: str) -> None:
     """The context is given back, whichever call fails."""
-    fake.refuses = {function}
+    gpu_driver.refuses = {function}
     assert driver.free_bytes(0) is None
-    assert fake.balanced
+    assert gpu_driver.balanced
 
 
-def test_asking_for_free_memory_creates_no_context(fake: FakeDriver) -> None:
+def test_asking_for_free_memory_creates_no_context(gpu_driver: FakeDriver) -> None:
     """It would take memory for as long as the process lives."""
-    fake.active = False
+    gpu_driver.active = False
     assert driver.free_bytes(0) is None
-    assert "cuDevicePrimaryCtxRetain" not in fake.calls
+    assert "cuDevicePrimaryCtxRetain" not in gpu_driver.calls
 
 
 def test_without_a_driver_everything_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,10 +404,10 @@ def test_without_a_driver_everything_is_unknown(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("how", "why"), [("lacks", "the driver has no"), ("refuses", "fails with CUDA error 999")])
 def test_a_driver_that_cannot_block_is_logged_once(
-    fake: FakeDriver, caplog: pytest.LogCaptureFixture, how: str, why: str
+    gpu_driver: FakeDriver, caplog: pytest.LogCaptureFixture, how: str, why: str
 ) -> None:
     """Threads then poll, which costs cores and breaks nothing."""
-    setattr(fake, how, {"cuDevicePrimaryCtxSetFlags_v2"})
+    setattr(gpu_driver, how, {"cuDevicePrimaryCtxSetFlags_v2"})
     for _ in range(2):
         driver.block_while_waiting(0)
     (logged,) = caplog.messages

@@ -156,14 +156,6 @@ def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         prepare("someone/some-model", device="cpu", precision="auto", cache_dir=tmp_path)
 
 
-@pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
-def test_cuda_is_refused_where_it_does_not_work(tmp_path: Path) -> None:
-    """The CPU is never taken in its place; the message says what is missing and what to install."""
-    with pytest.raises(ModelError, match=r"cannot use CUDA here: .*pip install .kafka-enricher\[cuda\]"):
-        prepare(None, device="cuda", precision="auto", cache_dir=tmp_path)
-    assert prepare(REFERENCE / "bert", device="auto", precision="auto", cache_dir=tmp_path).device == "cpu"
-
-
 @pytest.mark.skipif("CUDAExecutionProvider" not in ort.get_available_providers(), reason="no CUDA build")
 @pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
 @pytest.mark.parametrize(
