@@ -68,20 +68,6 @@ def test_every_queue_has_a_bound_and_uses_it(queue: str, limits: LoopLimits, bou
     assert bound <= highest[queue] < bound + more
 
 
-def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
-    """A document that was made of a smaller record fills the bound as the record does, until both are published."""
-    world = World()
-    world.put(*[ARTICLE] * 80)
-    document = bytes(9 * len(ARTICLE))
-    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * SIZE))
-    process.intake.read = lambda raw: replace(read(raw), document=document)
-    world.steps(process, until=world.done)
-    each = SIZE + len(document)
-    assert 100 * SIZE <= highest["bytes"] < 100 * SIZE + PER_CALL * CALLS * each
-    assert highest["articles"] < 50
-    assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
-
-
 def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many small records one poll returned: they are decoded when others were published."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)

@@ -126,20 +126,6 @@ def test_trouble_in_the_last_transaction_before_revocation_loses_nothing(step: s
     world.steps(process, other, until=world.done)
 
 
-def test_a_worker_without_partitions_waits_in_the_poll_and_takes_over() -> None:
-    """More workers than partitions: the idle one costs nothing, and works when it is needed."""
-    world = World(partitions=1)
-    first = join(world, "worker-0")
-    first.worker.step()
-    second = join(world, "worker-1")
-    turns = world.steps(second, until=lambda: world.clock() > 5)
-    assert turns < 30
-    assert list(second.tracker.partitions) == []
-    first.source.expel()
-    world.put(SHORT)
-    world.steps(second, until=world.done)
-
-
 class Meets:
     """Something happens to the group while offsets are under way to it, the given number of times."""
 
