@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Message
 from fuzz.hostile import Hostile, publish
 from kafka.harness import headers_of, source_of, worker
-from support.forked import Forked
+from kafka.test_hostile_sizes import peak_mb_of
 from support.reading import read_all
 from support.topics import Topics
 
@@ -58,19 +58,10 @@ def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
     with worker(topics.environment | unlimited, "--until-caught-up", log=log) as process:
         while process.poll() is None:
             assert time.monotonic() < give_up_s, f"not done within {limit_s:.0f} s"
-            peak_mb = max(peak_mb, peak_of(process))
+            peak_mb = max(peak_mb, peak_mb_of(process.pid))
             time.sleep(0.05)
         assert process.returncode == 0, log.read_text("utf-8")[-3_000:]
     return peak_mb
-
-
-def peak_of(process: Forked) -> float:
-    """The peak resident memory of a process, as Linux counts it; 0 if it has just ended."""
-    try:
-        lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1_000 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def read(topics: Topics) -> list[Message]:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from health.looking import Answer, get, until
 from health.test_health_run import PROBES, START_S, WORK_S, Running, articles, running
-from kafka.harness import assert_all_is_there_once, is_all_committed, publish
+from kafka.harness import QUICK_FAILOVER, assert_all_is_there_once, is_all_committed, publish
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -20,8 +20,7 @@ from tools.waiting import suspend
 pytestmark = pytest.mark.broker
 
 QUICK = {
-    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
-    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    **QUICK_FAILOVER,
     "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5",
     "ENRICHER_WORKER__STALL_TIMEOUT_S": "6",
     "ENRICHER_LOG__FORMAT": "text",

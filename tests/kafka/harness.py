@@ -25,7 +25,8 @@ from support.topics import Topics
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 
-
+QUICK_FAILOVER = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
+"""A dead worker's partitions move after the session, its open transaction ends after the transaction timeout."""
 CRASHING_WORKER = str(Path(__file__).with_name("crashing_worker.py"))
 
 
@@ -111,6 +112,11 @@ def assert_exactly_once(outputs: Sequence[Message], places: Mapping[tuple[int, i
         for number in {message.partition() for message in outputs}:
             offsets = [source_of(m) for m in outputs if m.topic() == topic and m.partition() == number]
             assert offsets == sorted(offsets), f"{topic}[{number}] is out of order"
+
+
+def published(topics: Topics) -> int:
+    """How many records a reader sees now."""
+    return len(read_all(topics.bootstrap_servers, topics.output))
 
 
 def is_all_committed(topics: Topics) -> bool:

@@ -9,7 +9,15 @@ from functools import partial
 
 import pytest
 from kafka.crashing_worker import POINTS, CrashPoint
-from kafka.harness import as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
+from kafka.harness import (
+    QUICK_FAILOVER,
+    as_sent,
+    assert_all_is_there_once,
+    is_all_committed,
+    publish,
+    short_articles,
+    worker,
+)
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics, make_topics
@@ -17,8 +25,7 @@ from support.topics import Topics, make_topics
 from tools.kafka import Cluster
 
 QUICK = {
-    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
-    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    **QUICK_FAILOVER,
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
     # So that there are polls and transactions enough to die at the third.
     "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "20",

@@ -9,12 +9,14 @@ from pathlib import Path
 import orjson
 import pytest
 from kafka.harness import (
+    QUICK_FAILOVER,
     Sent,
     as_sent,
     assert_all_is_there_once,
     assert_exactly_once,
     is_all_committed,
     publish,
+    published,
     sample_articles,
     short_articles,
     worker,
@@ -27,8 +29,6 @@ pytestmark = pytest.mark.broker
 
 GUEST = {"ENRICHER_KAFKA__INSTANCE": "worker-1"}
 WORK_S = 120.0
-# A dead worker's partitions move after the session, its open transaction ends after the transaction timeout.
-QUICK_FAILOVER = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
 
 
 def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topics) -> None:
@@ -69,11 +69,6 @@ def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topic
         steady.terminate()
         assert steady.wait(WORK_S) == 0
     assert_all_is_there_once(topics, places)
-
-
-def published(topics: Topics) -> int:
-    """How many records a reader sees now."""
-    return len(read_all(topics.bootstrap_servers, topics.output))
 
 
 def has_partitions(log: Path) -> bool:

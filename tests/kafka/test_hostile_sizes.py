@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 from confluent_kafka import Producer
+from health.looking import get
 from kafka.harness import as_sent, headers_of, source_of, worker
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
@@ -76,7 +75,7 @@ def run(topics: Topics, log: Path, until: Callable[[], bool] = lambda: False, *,
     with worker(environment, "--until-caught-up", log=log, stub=stub) as process:
         while process.poll() is None and not until():
             assert time.monotonic() < give_up_s
-            seen.peak_mb = max(seen.peak_mb, peak_mb(process.pid))
+            seen.peak_mb = max(seen.peak_mb, peak_mb_of(process.pid))
             seen.probes[alive(port)] += 1
             time.sleep(0.1)
         assert process.poll() in {None, 0}, log.read_text("utf-8")[-3_000:]
@@ -84,7 +83,7 @@ def run(topics: Topics, log: Path, until: Callable[[], bool] = lambda: False, *,
     return seen
 
 
-def peak_mb(pid: int) -> float:
+def peak_mb_of(pid: int) -> float:
     """The peak resident memory of a process, as Linux counts it; 0 if it has just ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
@@ -96,10 +95,7 @@ def peak_mb(pid: int) -> float:
 def alive(port: int) -> int:
     """What `/livez` answers; 0 for nothing."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE_S) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+        return get(port, "/livez").status
     except OSError:
         return 0
 

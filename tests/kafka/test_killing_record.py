@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
+from kafka.harness import QUICK_FAILOVER, as_sent, assert_exactly_once, headers_of, publish, short_articles
 from kafka.killing_worker import DEATH, KILLING_WORD, MAX_DEATHS, PLACE
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
@@ -21,11 +21,7 @@ from enricher.worker.kafka.transaction import Transaction
 from enricher.worker.wiring import workers
 from tools.chaos.stub import StubEngine, stub_model
 
-QUICK = {
-    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
-    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
-    "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
-}
+QUICK = QUICK_FAILOVER | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50"}
 KILLING_WORKER = str(Path(__file__).with_name("killing_worker.py"))
 KILLERS = 2
 

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 from commands.cli_runner import run
 from confluent_kafka import Consumer
-from kafka.harness import as_sent, assert_exactly_once, headers_of, is_all_committed, publish, short_articles, worker
-from kafka.test_exactly_once import QUICK_FAILOVER, WORK_S, has_partitions
+from kafka.harness import (
+    QUICK_FAILOVER,
+    as_sent,
+    assert_exactly_once,
+    headers_of,
+    is_all_committed,
+    publish,
+    short_articles,
+    worker,
+)
+from kafka.test_exactly_once import WORK_S, has_partitions
 from support.operating import client
 from support.patience import wait_until
 from support.reading import committed_and_ends, read_all

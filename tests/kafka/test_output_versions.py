@@ -7,7 +7,7 @@ import signal
 from collections import defaultdict
 
 import pytest
-from kafka.harness import Sent, as_sent, headers_of, publish, short_articles, source_of, worker
+from kafka.harness import QUICK_FAILOVER, Sent, as_sent, headers_of, publish, short_articles, source_of, worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
 from support.reading import read_all
@@ -18,8 +18,7 @@ from verify.pair import verified
 pytestmark = pytest.mark.broker
 
 QUICK = {
-    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
-    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    **QUICK_FAILOVER,
     "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "10",  # so that there are transactions enough to die in the third
 }
 Versions = dict[tuple[int, int], list[int]]

@@ -9,10 +9,18 @@ from pathlib import Path
 import orjson
 import psutil
 import pytest
-from kafka.harness import as_sent, assert_all_is_there_once, is_all_committed, publish, short_articles, worker
+from kafka.harness import (
+    QUICK_FAILOVER,
+    as_sent,
+    assert_all_is_there_once,
+    is_all_committed,
+    publish,
+    published,
+    short_articles,
+    worker,
+)
 from support.forked import Forked
 from support.patience import wait_until
-from support.reading import read_all
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker
@@ -20,18 +28,9 @@ pytestmark = pytest.mark.broker
 TEXT = {"ENRICHER_LOG__FORMAT": "text"}
 SILENT = {"ENRICHER_HEALTH__ENABLED": "false"}
 """The ports of several processes must be free, and other tests have some too."""
-QUICK_FAILOVER = {
-    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
-    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
-}
 SLOW = {"ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "4"}
 """So that a worker needs a transaction for every few articles: there is time to end it while it works."""
 WORK_S = 120.0
-
-
-def published(topics: Topics) -> int:
-    """How many records a reader sees now."""
-    return len(read_all(topics.bootstrap_servers, topics.output))
 
 
 def children_of(process: Forked) -> Sequence[psutil.Process]:

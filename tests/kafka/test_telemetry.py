@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 from confluent_kafka import Message
+from health.looking import get
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, short_articles, worker
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
@@ -36,12 +36,6 @@ def environment_of(topics: Topics, received: Received, ports: Sequence[int]) -> 
         "ENRICHER_HEALTH__PROBE_PORT": str(ports[1]),
         "ENRICHER_LOG__FORMAT": "json",
     }
-
-
-def get(port: int, path: str) -> bytes:
-    """A page of the worker."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
-        return bytes(answer.read())
 
 
 def published_under_a_span() -> tuple[Sent, int, int]:
@@ -110,8 +104,8 @@ def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path
                 return all(offset == end for offset, end in committed.values() if end)
 
             wait_until(done, PATIENCE_S, "everything is published")
-            pages = b"".join(get(ports[0], path) for path in ("/", "/status.json", "/metrics"))
-            pages += b"".join(get(ports[1], path) for path in ("/livez", "/readyz"))
+            pages = b"".join(get(ports[0], path).body for path in ("/", "/status.json", "/metrics"))
+            pages += b"".join(get(ports[1], path).body for path in ("/livez", "/readyz"))
             process.send_signal(signal.SIGTERM)
             assert 0 == process.wait(PATIENCE_S)
     records = read_all(topics.bootstrap_servers, topics.output)
