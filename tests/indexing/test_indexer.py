@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-import orjson
 import pytest
 from indexing.stage import Late, Publishers, Stage, article, hold, make_stage, versions_in
 from kafka.harness import headers_of
@@ -49,25 +48,6 @@ def test_the_newest_version_of_every_key_is_what_the_index_holds(stage: Stage, s
     assert max(search.bulks) < 200, "requests became smaller"
     assert read_all(stage.topics.bootstrap_servers, stage.letters) == []
     assert search.mapping["_meta"]["enricher"]["input_topic"] == stage.topics.input
-
-
-def test_a_mapping_conflict_is_one_dead_letter_and_the_rest_is_indexed(stage: Stage, search: SearchServer) -> None:
-    """With key, value and headers of its record, and a reason without its text."""
-    publishers = Publishers()
-    records = [publishers.write(f"key-{number}", article(f"key-{number}", number)) for number in range(500)]
-    stage.publish(records)
-    reason = "failed to parse field [number] of type [date]. Preview of field's value: 'Angela Merkel'"
-    search.item_error = lambda key, _body: (400, "document_parsing_exception", reason) if key == "key-77" else None
-    assert 0 == run_to_the_end(stage)
-    assert publishers.expected().keys() - versions_in(search).keys() == {"key-77"}
-    [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
-    headers = headers_of(letter)
-    assert (b"key-77", records[77].record) == (letter.key(), orjson.loads(letter.value() or b""))
-    assert headers["enricher.version"] == b"%d" % records[77].version
-    assert headers["enricher.index.error.type"] == b"document_parsing_exception"
-    assert headers["enricher.index.error.message"] == b"the index answers with status 400 in the field 'number'"
-    assert headers["enricher.index.source.partition"] == b"1"
-    assert not any(b"Merkel" in (value or b"") for value in headers.values())
 
 
 def test_busy_documents_are_sent_again_alone(stage: Stage, search: SearchServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import httpx2
+import orjson
 import pytest
 from commands.cli_runner import run
 from indexing.stage import Publishers, Stage, article, make_stage
@@ -56,9 +57,13 @@ def test_one_record_of_500_does_not_fit_and_the_rest_is_indexed(stage: Stage, se
         noted = (index.meta() or {})["enricher"]
     assert (stage.topics.input, 0) == (noted["input_topic"], noted["epoch"])
     [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
-    assert b"key-481" == letter.key()
-    message = headers_of(letter)["enricher.index.error.message"] or b""
-    assert b"the index answers with status 400 in the field 'number'" == message
+    headers = headers_of(letter)
+    assert (b"key-481", bad.record) == (letter.key(), orjson.loads(letter.value() or b""))
+    assert headers["enricher.version"] == b"%d" % bad.version
+    assert headers["enricher.index.error.type"] in {b"mapper_parsing_exception", b"document_parsing_exception"}
+    assert headers["enricher.index.error.message"] == b"the index answers with status 400 in the field 'number'"
+    assert headers["enricher.index.source.partition"] == b"1"
+    assert not any(b"Merkel" in (value or b"") for value in headers.values())
 
 
 def test_an_alias_of_several_indices_is_refused(stage: Stage, search_url: str) -> None:
