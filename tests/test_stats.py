@@ -236,14 +236,3 @@ def test_labels_are_bounded() -> None:
         counters.labels["ner", "other"],
         counters.labels["topic", "sport"],
     )
-
-
-def test_counts_of_tasks_are_json_too() -> None:
-    """By their names; labels by task. Without tasks in the settings there are none."""
-    counters = Counters()
-    assert ({}, {}) == (counters.as_dict()["tasks"], counters.as_dict()["labels"])
-    counters.name_tasks(["a"])
-    published(counters, EnrichedRecord(ARTICLE, [], COVERAGE, tasks=[TaskReport(A, None)], labels={("a", "PER"): 2}))
-    read = orjson.loads(orjson.dumps(counters.as_dict()))
-    assert {"a": {"windows": 0, "real_tokens": 0, "busy_s": 0.0, "outcomes": {"skipped": 1}}} == read["tasks"]
-    assert {"a": {"PER": 2}} == read["labels"]
