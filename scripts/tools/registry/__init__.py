@@ -9,8 +9,8 @@ This package knows the server and nothing of `enricher`; `enricher` never import
 
 Apicurio Registry 3.3.3 answers `/apis/ccompat/v7` and `v8` as Confluent's registry does, except here:
 
-- It has no GUIDs. Header ids (`__value_schema_id`) need the proxy of the tests (`tests/support/fault_proxy.py`), which makes
-  GUIDs up from ids: that a registry assigns them is not tested.
+- It has no GUIDs. Header ids (`__value_schema_id`) need the proxy of the tests (`tests/support/registry_proxy.py`), which
+  makes GUIDs up from ids: that a registry assigns them is not tested.
 - `POST /compatibility/...` gives no reasons, even with `verbose=true`; the default level is NONE.
 - A Protobuf schema comes back as it was registered (Confluent's serializer for Python registers a base64
   `FileDescriptorProto`), and with `format=serialized` some give 500. An Avro schema comes back without its white space,
