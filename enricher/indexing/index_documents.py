@@ -39,7 +39,7 @@ class NoDocument(Exception):
 class Origin:
     """A topic and an epoch: versions of one epoch are comparable only if their articles come from one topic.
 
-    `topic_id` is None from brokers before 2.8, which have no ids.
+    `topic_id` is None if the headers of the record name none.
     """
 
     topic: str

@@ -22,7 +22,7 @@ Answer = Mapping[EntitySpan, str]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a model: one for each article, None where it has none. `labels`: those that it can give."""
+    """The answers of a model: one for each article, None where it has none. `labels`: all labels that it can give."""
 
     name: str
     digest: str

@@ -28,7 +28,7 @@ OPEN_S = 30.0
 _SESSION_MS = 10_000
 _POLL_S = 0.05
 METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "x" * 160
-"""A text as a worker commits with an offset, with room for longer ones."""
+"""A text like the metadata that a worker commits with an offset, with room for longer texts."""
 LEADER_EPOCH = 0
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 

@@ -1,7 +1,7 @@
 """The HTTP server: GET and HEAD of a fixed set of paths, with the servers of the standard library.
 
-Each connection carries one request, in a thread of its own, and connections beyond the limit are closed without an answer.
-Probes have a server and a port to themselves, so that nobody who reads the page or the metrics delays the kubelet. TLS,
+Each connection carries one request, in its own thread, and connections beyond the limit are closed without an answer. Probes
+have a server and a port to themselves, so that nobody who reads the page or the metrics delays the kubelet. TLS,
 authentication and clients that mean harm are left to a NetworkPolicy or a proxy. Answers contain no error text, file name or
 version, and nothing that the client sent.
 """

@@ -102,16 +102,16 @@ class Assignment:
             self._give_up_on(stalled, self._config.partition_timeout_s, "it has more records")
 
     def note_drain(self, now_s: float) -> None:
-        """The client had nothing to deliver."""
+        """Note that the client had nothing to deliver."""
         self._drained_s = now_s
 
     def hold(self, partitions: Collection[Partition], now_s: float) -> None:
         """Hold these partitions: deliver nothing of them. Read on in those that were held before, without a gap.
 
-        While some are overdue, all others are held too: with a backlog of their own they would hide that one of those
-        delivers nothing. A healthy one delivers then, which ends it, so that reading a long backlog alone costs nothing.
-        Those that are not read yet are held once they are. The client drops what it prefetched of a partition that it
-        pauses. Raises TransactionTrouble if it cannot go back.
+        While a partition is overdue, all others are held too: their backlog would hide that the overdue one delivers
+        nothing. A healthy partition delivers then, which ends the hold, so that reading a long backlog alone costs nothing.
+        Partitions that are not read yet are held once they are. The client drops what it prefetched of a partition that it
+        pauses. Raises TransactionTrouble if the client cannot go back.
         """
         # What comes before an unreadable batch is published first: only then it is certain where to step over it.
         partitions = {*partitions, *(each for each in self.partitions if self._waits_before_unreadable(each))}
@@ -192,7 +192,7 @@ class Assignment:
     # ---- inside
 
     def _begin(self, found: Mapping[Partition, StartOffset]) -> None:
-        """Read the partitions whose start is committed; the other ones wait until it is."""
+        """Read the partitions whose start is committed; all others wait until theirs is."""
         for partition, each in found.items():
             if each.uncommitted:
                 self.partitions[partition].find(each.start.offset, time.monotonic())

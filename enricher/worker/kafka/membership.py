@@ -155,10 +155,11 @@ class Rebalances:
         """Take part in the second rebalance at once, because this member got nothing and gave up nothing in the first.
 
         A partition moves in two rebalances. Its owner gives it up after the first and joins the second at once; until the
-        second is over the partition stands still. Left alone, the others, newcomers as well as members that keep what they
-        have, hear of the second one from a heartbeat, and librdkafka lets them join no earlier than a second after the first
-        (`rkcg_join_intvl`). A subscription inside the callback, before the assignment, is applied right after it and ends
-        that wait. Where nothing moves it costs one more rebalance, so it is done once for all rebalances in a row.
+        second is over the partition stands still. Left alone, other members, new ones as well as those that keep their
+        partitions, learn of the second rebalance from a heartbeat, and librdkafka lets them join no earlier than a second
+        after the first (`rkcg_join_intvl`). A subscription inside the callback, before the assignment, is applied right
+        after it and ends that wait. Where nothing moves it costs one more rebalance, so it is done once for all rebalances
+        in a row.
         """
         self._joining = True
         self._joined_s.append(self._changed_s)

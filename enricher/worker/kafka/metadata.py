@@ -49,7 +49,7 @@ _Answer = TypeVar("_Answer")
 COORDINATOR_LIMIT_S: Final = 3_600.0
 """The time limit to give an AdminClient's request to the coordinator of a group: the longest that the client takes.
 
-Wait for its answer as short as you like, and let go of the client. If its limit passes before the coordinator is found, and
+Wait for its answer as short as you like, and drop the client then. If its limit passes before the coordinator is found, and
 the coordinator is found later, an assertion in rdkafka_queue.h aborts the process (librdkafka issue 4605, seen in 2.16).
 """
 _NO_ID = 22 * "A"

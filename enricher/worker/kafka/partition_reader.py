@@ -60,7 +60,7 @@ class PartitionReader:
 
     def __init__(self, properties: Mapping[str, Any], client_errors: ClientErrors) -> None:
         self.consumer = new_client(Consumer, properties, client_errors)
-        """Asked about the topic, and for the errors behind others."""
+        """The client, for questions about the topic, and for the errors that explain other errors."""
         self.left: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         self._topic = ""

@@ -27,7 +27,8 @@ costs the brokers."""
 STATISTICS_INTERVAL_MS = 5_000
 """`statistics.interval.ms`. Parsing them costs 0.1 ms."""
 _PRIORITY_INTERVAL_MS = 1_000
-"""The same with several input topics: only statistics tell of records of the first behind those fetched of others."""
+"""The interval with several input topics: only statistics tell that the first topic has records behind the fetched
+records of other topics."""
 _RETRY_BACKOFF_MS = 250
 
 
@@ -117,7 +118,7 @@ class KafkaConfig:
             # Tells the source where a partition ends, behind transaction markers.
             "enable.partition.eof": True,
             # A small prefetch needs the short backoff: with the default of 1 s reading stops again and again.
-            # Records of the first topic wait behind those that are fetched of the others, and a hold drops the latter.
+            # Records of the first topic wait behind fetched records of other topics, which a hold drops.
             "queued.min.messages": 100 if self.other_inputs else 2000,
             "queued.max.messages.kbytes": 8192,
             "fetch.queue.backoff.ms": 20,

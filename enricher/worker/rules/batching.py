@@ -40,12 +40,11 @@ class BatchRules:
     """The bounds of a batch.
 
     `bucket_edges`: the longest window of each bucket, increasing; longer windows go into the last bucket.
-    `max_batch_tokens`: padded tokens of a batch; only a single window that is longer exceeds it.
-    `max_wait_s`: how long a window may wait for others to share a batch with.
-    `run_overhead_tokens`: the fixed cost of a run, in tokens that could be computed in that time. A batch includes windows
-    of other lengths while padding them costs less than their share of a later run.
-    `early_overhead`: how large the fixed cost of an early batch may be at half load, as a share of its tokens; it is
-    scaled to the load (`share_at_load`). 0: no batch goes early.
+    `max_batch_tokens`: padded tokens of a batch; only a single window that is longer exceeds it. `max_wait_s`: how long a
+    window may wait for other windows of its batch. `run_overhead_tokens`: the fixed cost of a run, in tokens that could be
+    computed in that time. A batch includes windows of other lengths while padding them costs less than their share of a
+    later run. `early_overhead`: how large the fixed cost of an early batch may be at half load, as a share of its tokens; it
+    is scaled to the load (`share_at_load`). 0: no batch goes early.
     """
 
     bucket_edges: tuple[int, ...]

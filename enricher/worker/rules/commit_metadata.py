@@ -18,7 +18,7 @@ _MOST_REASON_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to (Kafka's id of it, None if others committed it), and what was noted there.
+    """The topic of an offset (Kafka's id; None if another program committed it), and the notes beside the offset.
 
     `mark` and `reached_limit`: attempts at the records from that offset on, and the limit of dead letters that ended a
     worker.

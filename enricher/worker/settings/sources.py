@@ -1,8 +1,8 @@
 """Reads the settings: the only reader of the environment. A Python program may also give them.
 
-Sources, each of which overrides those before it: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG`
-names), a `.env` file, environment variables. Unknown names are refused. A message names each wrong setting as it was
-written, with pydantic's words for the mistake, and never quotes a value.
+Each source overrides the earlier ones: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a
+`.env` file, environment variables. Unknown names are refused. A message names each wrong setting as it was written, with
+pydantic's words for the mistake, and never quotes a value.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def registry_away(now: Snapshot) -> Numbers:
 
 
 def states_of(now: WorkerState) -> Numbers:
-    """Every state, 1 for the one given, 0 for the others."""
+    """A number for every state: 1 for the given state, else 0."""
     return by({state.value: float(state is now) for state in WorkerState})
 
 

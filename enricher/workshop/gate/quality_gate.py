@@ -147,7 +147,7 @@ class Measured(Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The verdict and the figures of a report; only those of the head's kind are set."""
+    """The verdict and the figures of a report; only the figures of the head's kind are set."""
 
     verdict: GateVerdict
     comparisons: tuple[Comparison, ...] = ()
@@ -264,7 +264,7 @@ YARDSTICKS: Mapping[TaskKind, Yardstick[Any]] = {
 def gold_for(head: HeadSpec, path: Path | None, languages: Collection[str] = ()) -> GoldSet:
     """The gold set that suits a head, as its yardstick reads it; texts alone for a head that is not measured.
 
-    `languages`: those that the model was measured in, of which there may be built-in sets.
+    `languages`: the languages in which the model was measured; some have built-in sets.
     """
     yardstick = YARDSTICKS.get(head.kind)
     return (yardstick.gold if yardstick else _texts)(head, path, languages)

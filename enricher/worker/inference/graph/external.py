@@ -2,8 +2,8 @@
 
 The folder has `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and no weights that we build a graph from.
 Its graph takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, all `[batch, length]`, and returns logits. Nodes
-before it compute those from padded.py's `input_ids` and `lengths`, and nodes after it compute `labels` and `scores`, so
-every padded variant can use it like one of our graphs. checkpoint/folder.py opens such a folder.
+before the graph compute these inputs from padded.py's `input_ids` and `lengths`, and nodes after it compute `labels` and
+`scores`, so every padded variant can use it like one of our graphs. checkpoint/folder.py opens such a folder.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def join_parts(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | No
 class Turns:
     """A shared-exclusive lock: runs share the device, and some need it to themselves.
 
-    Waiting has no timeout: it ends with the runs that it waits for, and the worker's watchdog limits those.
+    Waiting has no timeout: it ends with the runs that it waits for, which the worker's watchdog limits.
     """
 
     def __init__(self) -> None:
