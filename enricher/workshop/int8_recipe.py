@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +36,7 @@ from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Float32Array, Window
 from enricher.workshop.int8_gains import Choice, Observed, batches_of, build_float32, choose, observe, real_rows
 
-if TYPE_CHECKING:
-    Float64Array = npt.NDArray[np.float64]
-
+Float64Array = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the number of steps that are done, and of all steps."""
 DEFAULT_TARGET = 0.998
