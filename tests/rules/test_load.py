@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from random import Random
-from statistics import fmean, quantiles
+from statistics import quantiles
 
 import pytest
 from hypothesis import given
@@ -121,8 +121,8 @@ def test_a_transaction_is_never_put_off_beyond_the_longest_interval(load: float,
 
 @given(load=loads, cost_s=st.floats(0, LONGEST_S / 2), share=shares)
 def test_transactions_take_at_most_two_thirds_of_the_time(load: float, cost_s: float, share: float) -> None:
-    """The pause after one is at least half as long as the transaction, however low the load is."""
-    assert cadence_with(cost_s, share=share).earliest_s(load) >= 10.0 + cost_s / 2 - 1e-9
+    """The pause is at least half as long as the transaction, and as long as brokers need to end it, at any load."""
+    assert cadence_with(cost_s, share=share).earliest_s(load) >= 10.0 + max(cost_s / 2, 0.005) - 1e-9
 
 
 @given(cost_s=st.floats(0.001, 0.1), share=st.floats(0, 1))
@@ -206,19 +206,3 @@ def test_the_rhythm_of_transactions_settles(traffic_load: float, cost_s: float) 
 def test_a_rhythm_that_swings_is_noticed() -> None:
     """A threshold is what this must not be."""
     assert swing(intervals(0.35, 0.02, Threshold)) > 2
-
-
-@pytest.mark.parametrize("cost_s", [0.001, 0.02])
-def test_however_low_the_load_is_the_number_of_transactions_is_bounded(cost_s: float) -> None:
-    """A thin stream of articles: at most one in one and a half costs of a transaction."""
-    taken_s = intervals(0.05, cost_s)
-    assert min(taken_s) >= 1.5 * 0.8 * cost_s
-    assert len(taken_s) / sum(taken_s) <= 1 / (1.5 * 0.9 * cost_s)
-
-
-def test_the_fuller_the_worker_is_the_rarer_are_transactions() -> None:
-    """From a few milliseconds to more than a hundred."""
-    taken_s = [fmean(intervals(load, 0.004)) for load in (0.2, 0.4, 0.65, 0.95)]
-    assert taken_s == sorted(taken_s)
-    assert taken_s[0] < 0.03
-    assert taken_s[-1] > 0.1
