@@ -26,11 +26,6 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, tasks: object) -> None:
     monkeypatch.setenv("ENRICHER_TASKS", json.dumps(tasks))
 
 
-def test_there_are_no_tasks_by_default() -> None:
-    """The worker then finds entities by `model.source`."""
-    assert {} == load_settings().tasks
-
-
 def test_without_tasks_there_is_one_by_the_settings_of_model_and_batching(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is what a task that says the same is, except that the settings do not name it."""
     source = str(REFERENCE / "bert")
@@ -108,14 +103,6 @@ def test_dotenv_may_contain_tasks() -> None:
     """As every other variable."""
     Path(".env").write_text('ENRICHER_TASKS=\'{"topic": {"source": "/t"}}\'\n', "utf-8")
     assert {"topic": TaskSettings(source="/t")} == load_settings().tasks
-
-
-def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of their entities then names its task."""
-    in_environment(
-        monkeypatch, {"a": {"source": "/a", "languages": ["en"]}, "b": {"source": "/b", "languages": ["en"]}}
-    )
-    assert 2 == len(load_settings().tasks)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from support.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadNam
 
 from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
-from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
@@ -70,13 +70,6 @@ def test_the_head_of_each_kind_comes_from_its_folder(family: str, tmp_path: Path
     assert _spec("ner", entities.labels, "tokens", 7) == entities.head
     assert (CLASSES["single"], ()) == (opened["single"].labels, opened["mean"].labels)
     assert {"tokens", "first"} == reads_of([entities.head, opened["cls"].head, opened["multi"].head])
-
-
-def test_what_only_makes_sense_for_entities_refuses_others(folder: Callable[[HeadName], Path]) -> None:
-    """With the way out: a task."""
-    assert require_ner(Checkpoint.open(REFERENCE / "bert")).head.kind == "ner"
-    with pytest.raises(ModelError, match=r"its head is for classification.*\[tasks\.NAME\]"):
-        require_ner(Checkpoint.open(folder("single")))
 
 
 def test_classes_without_a_problem_type_are_single(folder: Callable[[HeadName], Path]) -> None:
