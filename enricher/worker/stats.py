@@ -111,7 +111,7 @@ class Counters:
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Counts by `stage:error_type`."""
     dead_letter_reasons: Counter[str] = field(default_factory=Counter)
-    """Those of `dead_letters` by `stage:reason`, of which there are as many as `records.reasons` has."""
+    """The counts of `dead_letters` by `stage:reason`; `records.reasons` bounds how many there are."""
     windows: int = 0
     batches: int = 0
     real_tokens: int = 0

@@ -170,14 +170,14 @@ class Selection:
 
 
 class Names:
-    """The types and reasons that letters have, so that a selection of one that none has is refused."""
+    """The types and reasons of the letters in a topic, so that a selection by an unknown one is refused."""
 
     def __init__(self, selection: Selection) -> None:
         self._wanted = {"--type": selection.types, "--reason": selection.reasons}
         self._seen = {option: Counter[str]() for option in self._wanted}
 
     def note(self, letter: Letter) -> None:
-        """Count the letter's type and reason. Only some thousand types are: whoever writes to the topic chooses them."""
+        """Count the letter's type and reason. Only some thousand types are kept, because writers choose them."""
         for option, name in (("--type", letter.error_type), ("--reason", letter.reason)):
             seen = self._seen[option]
             if name in seen or name in self._wanted[option] or len(seen) < _MOST_NAMES:

@@ -1,4 +1,4 @@
-"""The cluster, the topics and the schema registry: what a worker asks before its start, and how topics are set. Only looks.
+"""Checks cluster, topics and schema registry: what a worker asks before its start, and topics' settings. Only reads.
 
 A worker would wait for a registry that is away; here a check fails, because waiting enriches nothing. Schemas of articles:
 `articles`.

@@ -120,7 +120,8 @@ Measured in CPython 3.11: 95,000 headers with names of 6 and values of 5 bytes t
 
 
 MAX_HEADERS = 300
-"""A record with more keeps none of them and becomes a dead letter: in the topic a header may take 2 bytes."""
+"""The most headers of a record. A record with more keeps none of them and becomes a dead letter: in the topic a header
+may take 2 bytes."""
 
 
 @hot_record()

@@ -96,7 +96,7 @@ the vector of task ... is not finite
 the vector of task ... is beyond float16: vector=list
 the number of task ... is not finite
 """
-"""One in each line, where `...` stands for any text. The first that fits a message counts."""
+"""The reasons, one in each line, where `...` stands for any text. The first that fits a message counts."""
 
 REASONS = (*_OURS.strip().splitlines(), MODEL_FAILS, BROKER_REFUSES, OTHER)
 

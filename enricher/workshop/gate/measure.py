@@ -138,7 +138,7 @@ def joined_sets(gold: Sequence[GoldText]) -> Iterator[tuple[str, npt.NDArray[np.
 
 
 def _largest_difference(reference: Float32Array, reduced: Float32Array) -> float:
-    """The largest difference between finite logits; the others are counted elsewhere."""
+    """The largest difference between finite logits; logits that are not finite are counted elsewhere."""
     finite = np.isfinite(reference) & np.isfinite(reduced)
     return largest(np.abs(reference[finite].astype(np.float64) - reduced[finite]))
 
