@@ -1,6 +1,7 @@
 """One worker of the fault matrix; everything in it is real except the model (`stub`), which has two heads.
 
-    python -m tools.chaos.worker        # settings as one line of JSON, then commands, one a line
+    python -m tools.chaos.worker                # settings as one line of JSON, then commands, one a line
+    python -m tools.chaos.worker replay ...     # a command of `enricher` as it ships, but for the model
 
 The command `hang SECONDS` makes the next run of the model take that much longer. End of input stops the worker gracefully,
 so that no worker outlives its parent. Exit codes are those of `enricher run`.
@@ -8,6 +9,7 @@ so that no worker outlives its parent. Exit codes are those of `enricher run`.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -24,6 +26,7 @@ from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.wiring import workers
 from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import RatingEngine, two_tasks
 
 POLL_INTERVAL_S, _PARTITION_S = 10.0, 8.0
@@ -73,5 +76,19 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
+def command() -> None:
+    """Run the command of the arguments, with the stub instead of the model."""
+    from enricher import cli  # noqa: PLC0415  a worker does without
+    from enricher.worker.commands import run  # noqa: PLC0415  the same
+
+    def load(settings: Settings, **_warm_up: bool) -> Tasks:
+        return two_tasks(settings, RatingEngine())
+
+    assert hasattr(run, "load_tasks"), "the worker is started in another way now"
+    run.load_tasks = load
+    faulthandler.enable()
+    cli.main()
+
+
 if __name__ == "__main__":
-    main()
+    command() if sys.argv[1:] else main()

@@ -76,7 +76,7 @@ class CommandKilled(Fault):
 
     def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start `enricher` behind the proxy, with these arguments."""
-        command = ("tools.chaos.command", *options)
+        command = ("tools.chaos.worker", *options)
         return self.launch(command, {**environment_of_workers(), **self._environment()}, self._log)
 
     @property
@@ -128,7 +128,7 @@ class CommandKilled(Fault):
         codes: list[int] = []
         while len(codes) < _STARTS and (not codes or codes[-1] in EXIT_CODES - {0}):
             process = self.run(options)
-            ended = _ends(process)
+            ended = wait_until(lambda started=process: started.poll() is not None, _END_S)  # type: ignore[misc]
             process.kill()
             codes.append(process.wait())
             self._note_end(codes[-1])
@@ -136,10 +136,6 @@ class CommandKilled(Fault):
                 self.broken.append(f"{self.name}: it stood still before its end, see {self._log.name}")
                 break
         return codes
-
-
-def _ends(process: subprocess.Popen[bytes]) -> bool:
-    return wait_until(lambda: process.poll() is not None, _END_S)
 
 
 class ReplayKilled(CommandKilled):
@@ -159,7 +155,7 @@ class ReplayKilled(CommandKilled):
         self.range = begins, ends
         bounds = ["--from", str(files["from"]), "--to", str(files["to"])]
         outputs = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters]
-        return [*bounds, *outputs, "--group", self._group]
+        return [*bounds, *outputs, "--group", f"{self.topics.group}.replay"]
 
     def check(self) -> Counter[str]:
         """Each committed record of the range has one output or dead letter."""
@@ -180,10 +176,6 @@ class ReplayKilled(CommandKilled):
     def names(self) -> Topics:
         """Those of the live workers."""
         return self.scene.names
-
-    @property
-    def _group(self) -> str:
-        return f"{self.topics.group}.replay"
 
 
 class RedriveKilled(CommandKilled):
