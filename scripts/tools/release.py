@@ -105,9 +105,11 @@ def _run(*command: str) -> bytes:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["build", *names] if len(names) <= 1:
-            build(Path(*names or ["dist"]))
+        case ["build"]:
+            build(Path("dist"))
+        case ["build", "--out", folder]:
+            build(Path(folder))
         case [number] if not number.startswith("-"):
             prepare(number)
         case _:
-            sys.exit("scripts/release: say VERSION, or 'build' and perhaps a folder; see --help")
+            sys.exit("scripts/release: say VERSION, 'build' or 'build --out FOLDER'; see --help")
