@@ -33,10 +33,11 @@ REST_NAMED = {**REST, "ner_tags": ["O", "O"]}
 INFO = {"features": {"ner_tags": {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}}}
 
 
-def written(folder: Path, content: str | list[dict[str, Any]], *, info: object = None) -> Path:
+def written(folder: Path, content: str | list[Any], *, info: object = None) -> Path:
     """A file with this content."""
     path = folder / "gold"
-    path.write_text(content if isinstance(content, str) else "".join(json.dumps(line) + "\n" for line in content))
+    text = content if isinstance(content, str) else "".join(json.dumps(line) + "\n" for line in content)
+    path.write_bytes(text.encode())
     if info is not None:
         (folder / "dataset_info.json").write_text(json.dumps(info))
     return path
@@ -59,6 +60,30 @@ def test_chinese_is_joined_without_spaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("\ufeff-DOCSTART- O\n\nAna B-PER\n", [("Ana", ["Ana"])]),
+        ('\ufeff{"text": "Ana left", "entities": [{"start": 0, "end": 3, "label": "PER"}]}\n', [("Ana left", ["Ana"])]),
+        ("# O\n1 O\nin O\nLisbon B-LOC\n", [("# 1 in Lisbon", ["Lisbon"])]),
+        ("# Ana left\n# id 7 a\nAna B-PER\n", [("Ana", ["Ana"])]),
+        ("10\u00a0000 O\nAna B-PER\na\u2028b O\n", [("10\u00a0000 Ana a\u2028b", ["Ana"])]),
+        ("New York\tB-LOC\n\tO\nis\tO\t\n", [("New York is", ["New York"])]),
+        ("Ana B-PER\r\n \r\nPorto B-LOC\r\n", [("Ana", ["Ana"]), ("Porto", ["Porto"])]),
+        (
+            [{"tokens": [], "ner_tags": []}, {"tokens": ["I", " Ana "], "ner_tags": ["O", "B-PER"]}],
+            [("I Ana", ["Ana"])],
+        ),
+    ],
+)
+def test_no_token_is_lost_split_or_moved(
+    tmp_path: Path, content: str | list[Any], texts: list[tuple[str, list[str]]]
+) -> None:
+    """Marks of byte order, `#` as a token, spaces within tokens, other line ends and empty sentences occur in real sets."""
+    found = read_gold(written(tmp_path, content)).texts
+    assert texts == [(each.text, [each.text[one.start : one.end] for one in each.entities]) for each in found]
+
+
+@pytest.mark.parametrize(
     ("content", "info", "problem"),
     [
         ("Ana\n", None, "line 1: one column"),
@@ -72,6 +97,8 @@ def test_chinese_is_joined_without_spaces(tmp_path: Path) -> None:
         ([NAMED, {**NUMBERED, "ner_tags": [True] * 6}], INFO, "line 2: .*no name for the tag True"),
         ([{"tokens": ["Ana"], "ner_tags": []}], None, "line 1: 1 tokens and 0 ner_tags"),
         ([{"tokens": "Ana", "ner_tags": ["O"]}], None, "line 1: `tokens` and `ner_tags` must be lists"),
+        ([NAMED, ["ner_tags"]], None, "line 2: `tokens` and `ner_tags` must be lists"),
+        ("1\tAna\tB-PER\tO\n2\tleft\tO\tO\n\n1\tPorto\tB-LOC\tO\n", None, "the first column only numbers the tokens"),
     ],
 )
 def test_what_cannot_be_read_is_refused(tmp_path: Path, content: Any, info: object, problem: str) -> None:  # noqa: ANN401

@@ -14,6 +14,7 @@ for each of a few languages.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -171,6 +172,7 @@ def _gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:
         content = path.read_bytes()
     except OSError as error:
         raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
+    content = content.removeprefix(codecs.BOM_UTF8)
     return content, [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
 
 
@@ -191,7 +193,7 @@ def _labelled_tokens(
     where = f"the gold set {path}"
     if not lines[0][1].lstrip().startswith(b"{"):
         try:
-            return [*conll_sentences(content.decode().splitlines(), where)], b""
+            return conll_sentences(content.decode(), where), b""
         except UnicodeDecodeError as error:
             raise FatalError(f"{where} is not UTF-8") from error
     try:

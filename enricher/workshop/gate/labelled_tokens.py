@@ -11,8 +11,9 @@ Tags are read as those of a model are (`heads/labels.py`), in any scheme.
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,16 +31,20 @@ _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\u
 """Kana, Han, and the punctuation that goes with them."""
 
 
-def conll_sentences(lines: Iterable[str], where: str) -> Iterator[Sentence]:
-    """The sentences of a file in columns. Skips `-DOCSTART-` and comments (`# `). Raises FatalError, with the line."""
-    tokens, tags = list[str](), list[str]()
-    for number, line in enumerate(lines, start=1):
-        columns = line.split()
+def conll_sentences(content: str, where: str) -> list[Sentence]:
+    """The sentences of a file in columns. Skips `-DOCSTART-` and comments (`# `). Raises FatalError, with the line.
+
+    A line with the number of columns and the tag of another line is no comment: its token is `#`.
+    """
+    lines = _columns(content)
+    of_tokens = {(len(columns), columns[-1]) for columns in lines if columns and columns[0] != "#"}
+    sentences, tokens, tags = list[Sentence](), list[str](), list[str]()
+    for number, columns in enumerate([*lines, []], start=1):
         if not columns or columns[0] == "-DOCSTART-":
             if tokens:
-                yield tokens, tags
+                sentences.append((tokens, tags))
                 tokens, tags = [], []
-        elif line.startswith("# ") and not tokens:
+        elif columns[0] == "#" and not tokens and (len(columns), columns[-1]) not in of_tokens:
             continue
         elif len(columns) == 1:
             raise FatalError(
@@ -49,13 +54,26 @@ def conll_sentences(lines: Iterable[str], where: str) -> Iterator[Sentence]:
         else:
             tokens.append(columns[0])
             tags.append(columns[-1])
-    if tokens:
-        yield tokens, tags
+    if sentences and all(tokens == [str(number + 1) for number in range(len(tokens))] for tokens, _ in sentences):
+        raise FatalError(f"{where}: the first column only numbers the tokens. Remove it: the token is expected there")
+    return sentences
 
 
-def hugging_face_sentence(line: Mapping[str, Any], names: Sequence[str], where: str) -> Sentence:
+def _columns(content: str) -> list[list[str]]:
+    """The columns of each line, between tabs if the line has one, else between spaces; none if it is blank.
+
+    Tokens may hold other spaces: a number often has a no-break space.
+    """
+    lines = []
+    for line in io.StringIO(content, newline=None):
+        columns = [column.strip() for column in line.rstrip().split("\t")]
+        lines.append(columns if len(columns) > 1 else [column for column in columns[0].split(" ") if column])
+    return lines
+
+
+def hugging_face_sentence(line: Any, names: Sequence[str], where: str) -> Sentence:  # noqa: ANN401  any JSON
     """The sentence of a line. `names`: those of numbered tags, if known. Raises FatalError, which begins with `where`."""
-    tokens, tags = line.get("tokens"), line.get("ner_tags")
+    tokens, tags = (line.get("tokens"), line.get("ner_tags")) if isinstance(line, dict) else (None, None)
     if not (isinstance(tokens, list) and isinstance(tags, list) and all(isinstance(each, str) for each in tokens)):
         raise FatalError(f"{where}: `tokens` and `ner_tags` must be lists")
     if len(tokens) != len(tags):
@@ -82,7 +100,7 @@ def tag_names(info: bytes) -> Sequence[str]:
 
 
 def texts_of(sentences: Sequence[Sentence], where: str) -> Iterator[tuple[str, tuple[EntitySpan, ...]]]:
-    """The text and the entities of each sentence. Raises FatalError if the tags cannot be read."""
+    """The text and the entities of each sentence with a token. Raises FatalError if the tags cannot be read."""
     used = dict.fromkeys((OUTSIDE, *(tag for _, tags in sentences for tag in tags)))
     try:
         scheme = LabelScheme.from_labels(label_names(dict(enumerate(used))) if len(used) > 1 else (OUTSIDE,))
@@ -92,7 +110,9 @@ def texts_of(sentences: Sequence[Sentence], where: str) -> Iterator[tuple[str, t
         ) from error
     meanings = dict(zip(used, scheme.meanings, strict=True))
     for sentence in sentences:
-        labelled = [(token, tag) for token, tag in zip(*sentence, strict=True) if token and not token.isspace()]
+        labelled = [(token.strip(), tag) for token, tag in zip(*sentence, strict=True) if token.strip()]
+        if not labelled:
+            continue
         tokens, tags = [token for token, _ in labelled], [tag for _, tag in labelled]
         starts = _starts(tokens)
         text = "".join(
