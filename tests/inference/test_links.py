@@ -109,6 +109,25 @@ def test_a_file_of_another_user_is_refused_by_name(folder: Path, monkeypatch: py
         open_model(folder)
 
 
+@pytest.mark.parametrize("name", ["lost+found", ".git", ".DS_Store"])
+def test_what_is_not_the_models_may_be_anybodys(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A volume has a folder that only root may read, and none of these is ever opened."""
+    (folder / name).mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != name and access(path, mode))
+    assert open_model(folder).labels
+
+
+def test_a_link_that_leads_nowhere_denies_nothing(folder: Path) -> None:
+    """If its file is needed, it is missing: no right would help."""
+    (folder / "README.md").symlink_to("nowhere")
+    assert open_model(folder).labels
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("nowhere")
+    with pytest.raises(ModelError, match=r"no model\.safetensors"):
+        open_model(folder)
+
+
 def test_what_is_made_of_files_may_be_read_by_those_who_may_read_all(folder: Path) -> None:
     """Nobody else may read it, and nobody may run or write it."""
     first, second = folder / "config.json", folder / "model.safetensors"

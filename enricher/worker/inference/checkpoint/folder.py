@@ -216,15 +216,28 @@ def refuse_outside_links(folder: Path) -> None:
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise ModelError if this user may not read all of `folder`. Some libraries call such a file missing."""
+    """Raise ModelError if this user may not read all of `folder`. Some libraries call such a file missing.
+
+    What is hidden is not the model's, nor is the `lost+found` of a volume, which only root may read. A link that leads
+    nowhere denies nothing: whoever needs its file says that it is missing.
+    """
     for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "lost+found"]
         wanted = {**dict.fromkeys(folders, os.R_OK | os.X_OK), **dict.fromkeys(files, os.R_OK)}
         for name, right in wanted.items():
-            if not os.access(Path(place, name), right):
-                raise ModelError(
-                    f"{Path(place, name)}: this user may not read it. Let every user read the model "
-                    f"(`chmod -R a+rX {folder}`), or run as its owner."
-                )
+            path = Path(place, name)
+            if name.startswith(".") or os.access(path, right):
+                continue
+            try:
+                path.stat()
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                pass  # of the folder that a link leads to
+            raise ModelError(
+                f"{path}: this user may not read it. Let every user read the model (`chmod -R a+rX {folder}`), or run as "
+                f"its owner."
+            )
 
 
 def shared_mode(files: Iterable[Path]) -> int:
