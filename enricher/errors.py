@@ -40,11 +40,22 @@ class EnricherError(Exception):
 
 
 class InvalidArticle(EnricherError):
-    """The input can never be enriched. The message names the rule that the input breaks, and never contains its text."""
+    """The input can never be enriched. The message names the rule that the input breaks, and never contains its text.
 
-    def __init__(self, message: str, *, stage: Literal["decode", "tokenize", "publish"] = "decode") -> None:
+    `foreign_type`: the type of the error that a team's own code raised (`articles.transform`, `output.transform`); then the
+    message is that error's, and may contain anything.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stage: Literal["decode", "transform", "tokenize", "publish"] = "decode",
+        foreign_type: str | None = None,
+    ) -> None:
         super().__init__(message)
-        self.stage: Literal["decode", "tokenize", "publish"] = stage
+        self.stage: Literal["decode", "transform", "tokenize", "publish"] = stage
+        self.foreign_type = foreign_type
 
 
 class SchemaPending(EnricherError):

@@ -22,6 +22,7 @@ from enricher.worker.records import (
     EnrichedRecord,
     Outcome,
     Partition,
+    Skipped,
     Ticket,
     Tombstone,
     reason_of,
@@ -106,6 +107,8 @@ class Counters:
     records: int = 0
     entities: int = 0
     tombstones: int = 0
+    skipped: int = 0
+    """Committed articles that `articles.transform` wanted no output for."""
     dropped_fields: Counter[str] = field(default_factory=Counter)
     """Optional fields of committed articles that were wrong and dropped, by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
@@ -136,6 +139,8 @@ class Counters:
     """Committed articles in languages that a model which answered them was not measured in."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
+    transform_s: dict[str, float] = field(default_factory=dict)
+    """Seconds in a team's own functions, by the group of the setting that names them: `articles`, `output`."""
     first_read_s: float | None = None
     last_commit_s: float | None = None
     batch_fill: Histogram = field(default_factory=lambda: Histogram(RATIOS))
@@ -153,8 +158,8 @@ class Counters:
 
     @property
     def published(self) -> int:
-        """Committed inputs: enriched records, tombstones and dead letters."""
-        return self.records + self.tombstones + self.dead_letters.total()
+        """Committed inputs: enriched records, tombstones, dead letters, and those that were skipped."""
+        return self.records + self.tombstones + self.skipped + self.dead_letters.total()
 
     @property
     def padding_share(self) -> float:
@@ -250,6 +255,8 @@ class Counters:
                     self._count_label(key, count)
             case Tombstone():
                 self.tombstones += 1
+            case Skipped():
+                self.skipped += 1
             case DeadLetter(stage=stage, error_type=error_type, message=message):
                 self.dead_letters[f"{stage}:{error_type}"] += 1
                 self.dead_letter_reasons[f"{stage}:{reason_of(stage, error_type, message)}"] += 1

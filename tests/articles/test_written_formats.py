@@ -115,7 +115,7 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
         PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
         + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
         + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0\0\0\0\0\0\0"
+        + b"\x12\x02\0" + b"\0\0\0\0\0\0\0\0"
     )  # fmt: skip
     assert expected == written(record, "avro")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.properties import any_text
 
 from enricher.worker.records import reason_of
-from enricher.worker.records.reasons import BROKER_REFUSES, MODEL_FAILS, OTHER, REASONS
+from enricher.worker.records.reasons import BROKER_REFUSES, MODEL_FAILS, OTHER, OWN_ANSWER, OWN_CODE_FAILS, REASONS
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "deploy" / "dead-letters.md"
@@ -129,9 +129,10 @@ def test_every_message_has_a_reason_and_every_reason_a_message() -> None:
     """A new rule needs a reason, and one that is gone leaves none behind."""
     found = messages()
     assert len(found) > 70, "the look at the code has gone blind"
-    reasons = {each: reason_of("decode", "InvalidArticle", each.replace("...", "7")) for each in found}
+    stages = {each: "transform" if path.endswith("/transforms.py") else "decode" for each, path in found.items()}
+    reasons = {each: reason_of(stages[each], "InvalidArticle", each.replace("...", "7")) for each in found}
     assert {} == {found[each]: each for each, reason in reasons.items() if reason == OTHER}
-    assert set(REASONS) - set(reasons.values()) == {MODEL_FAILS, BROKER_REFUSES, OTHER}
+    assert set(REASONS) - set(reasons.values()) == {OWN_CODE_FAILS, MODEL_FAILS, BROKER_REFUSES, OTHER}
 
 
 @pytest.mark.parametrize("reason", [each for each in REASONS if "..." in each])
@@ -142,7 +143,9 @@ def test_no_reason_hides_behind_an_earlier_one(reason: str) -> None:
 
 
 def test_what_others_say_is_a_reason_by_where_it_was_said() -> None:
-    """The texts of ONNX Runtime and of the broker are theirs."""
+    """The texts of ONNX Runtime, of the broker and of a team's own code are theirs."""
+    assert OWN_CODE_FAILS == reason_of("transform", "ValueError", "id is missing")
+    assert OWN_ANSWER == reason_of("transform", "InvalidArticle", "what articles.transform returns: a list, not a dict")
     assert MODEL_FAILS == reason_of("inference", "RuntimeException", "[ONNXRuntimeError] : 6 : ...")
     assert BROKER_REFUSES == reason_of("publish", "RefusedOutput", "Broker: Message size too large")
     assert OTHER == reason_of("publish", "Nonsense", "Broker: Message size too large")

@@ -114,7 +114,15 @@ def avro_type(kind: Any) -> str:  # noqa: ANN401  text or object
     return "object"
 
 
-EMPTY_LISTS = {"classifications", "dropped_fields", "embeddings", "embeddings.vector", "regressions", "tasks"}
+EMPTY_LISTS = {
+    "classifications",
+    "dropped_fields",
+    "embeddings",
+    "embeddings.vector",
+    "regressions",
+    "tasks",
+    "transforms",
+}
 """Lists that may be absent: in Protobuf they are empty then."""
 
 PROTOBUF_TYPES = {
@@ -200,7 +208,10 @@ def test_the_protobuf_schema_says_what_the_json_schema_says(tmp_path: Path) -> N
         document["$defs"]["entity"]["properties"],
         document["properties"]["model"]["properties"],
         document["properties"]["coverage"]["properties"],
-        *(document["$defs"][name]["properties"] for name in ("classification", "embedding", "regression", "task")),
+        *(
+            document["$defs"][name]["properties"]
+            for name in ("classification", "embedding", "regression", "task", "transform")
+        ),
     ]
     for number, (message, properties) in enumerate(zip(file.message_type, parts, strict=True)):
         for index, field in enumerate(message.field):
@@ -221,7 +232,7 @@ def test_numbers_of_fields_never_change() -> None:
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
-    record += ["regressions", "version", "dropped_fields", "body_format"]
+    record += ["regressions", "version", "dropped_fields", "body_format", "transforms"]
     entity = ["field", "start", "end", "text", "label", "score", "task"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
@@ -229,6 +240,7 @@ def test_numbers_of_fields_never_change() -> None:
     names["Embedding"] = ["task", "dimensions", "pooling", "vector", "vector_float16"]
     names["Regression"] = ["task", "value"]
     names["Task"] = ["name", "kind", "model", "pooling", "coverage"]
+    names["Transform"] = ["name", "package", "version"]
     assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 
 

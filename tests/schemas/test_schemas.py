@@ -44,6 +44,7 @@ from enricher.worker.records import (
     TaskCard,
     TaskReport,
     Ticket,
+    TransformCard,
 )
 from tools.worker_parts import decode_article
 
@@ -208,12 +209,13 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
             "embeddings": [Embedding(card, np.ones(2, np.float32)) for card in vectors],
             "regressions": [{"task": "mood", "value": 0.5}],
         },
+        transforms=[TransformCard("fix", "team-code", "1.2")],
     )
     written = orjson.loads(encode_record(record))
     assert properties.keys() == written.keys()
     assert entity.keys() == written["entities"][0].keys()
     definitions = schema("enriched-record.v1")["$defs"]
-    for name in ("classification", "embedding", "regression", "task"):
+    for name in ("classification", "embedding", "regression", "task", "transform"):
         assert definitions[name]["properties"].keys() == {key for each in written[f"{name}s"] for key in each}
     for part in ("model", "coverage"):
         assert properties[part]["properties"].keys() == written[part].keys()
@@ -267,7 +269,7 @@ def test_written_event_headers_are_the_example(schema_name: str, topic_id: str |
 @given(
     letter=st.builds(
         DeadLetter,
-        st.sampled_from(["decode", "tokenize", "inference", "publish"]),
+        st.sampled_from(["decode", "transform", "tokenize", "inference", "publish"]),
         any_text(min_size=1, max_size=2000),
         any_text(max_size=2000),
         st.integers(1, 9),

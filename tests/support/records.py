@@ -18,6 +18,7 @@ from enricher.worker.records import (
     Entity,
     ModelCard,
     Pooling,
+    Skipped,
     TaskCard,
     TaskKind,
     TaskReport,
@@ -30,7 +31,7 @@ VectorFormat = Literal["list", "float16"]
 MODEL = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 
 
-def article_in(found: Article | Tombstone) -> Article:
+def article_in(found: Article | Tombstone | Skipped) -> Article:
     """What a reader returned, which is an article."""
     assert isinstance(found, Article)
     return found

@@ -29,6 +29,7 @@ from enricher.worker.records import (
     LetterForm,
     Partition,
     RawRecord,
+    Skipped,
     Ticket,
     Tombstone,
     Versioning,
@@ -112,6 +113,7 @@ class Encoder:
         """
         outcome = ticket.outcome
         assert outcome is not None, "only finished tickets are written"
+        assert not isinstance(outcome, Skipped), "it has no output"
         if isinstance(outcome, DeadLetter):
             return self._dead_letter(ticket, outcome)
         if isinstance(outcome, Tombstone):
@@ -229,7 +231,8 @@ class SizeLimits:
 
 def letter_for(error: InvalidArticle) -> DeadLetter:
     """The dead letter of an input that can never be enriched, or whose record cannot be written."""
-    return DeadLetter(error.stage, type(error).__name__, str(error))
+    foreign = error.foreign_type is not None
+    return DeadLetter(error.stage, error.foreign_type or type(error).__name__, str(error), foreign=foreign)
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -8,14 +8,23 @@ the whole article. `record_formats` makes bytes of them; `encoder` makes headers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, overload
 
 import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.heads import KINDS, kind_of_field, kinds_in_records, principal
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, TaskReport, hot_record
+from enricher.worker.records import (
+    Article,
+    Coverage,
+    EnrichedRecord,
+    Entity,
+    ModelCard,
+    TaskReport,
+    TransformCard,
+    hot_record,
+)
 
 SCHEMA_VERSION = 1
 
@@ -56,6 +65,8 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
     fields["entities"] = written
     fields["model"] = _model_values(principal(record.tasks).task.model)
     fields["coverage"] = _coverage_values(record.coverage)
+    if record.transforms:
+        fields["transforms"] = [asdict(each) for each in record.transforms]
     if names_tasks(record):
         for kind in kinds_in_records(kinds_of(record.tasks)):
             fields[kind.listed_in] = kind.as_json(record.findings.get(kind.listed_in, ()))
@@ -129,8 +140,9 @@ def json_of(values: Mapping[str, Any]) -> bytes:
         record.pop("tasks", None)
     if metadata := record.pop("metadata", None):
         record["metadata"] = {name: _fragment(text) for name, text in metadata.items()}
-    if not record.get("dropped_fields"):
-        record.pop("dropped_fields", None)
+    for name in ("dropped_fields", "transforms"):
+        if not record.get(name):
+            record.pop(name, None)
     if "article" in record:
         record["article"] = _fragment(record["article"])
     return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -188,14 +200,17 @@ def _check(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
     return entities
 
 
-def serialise_findings(record: EnrichedRecord) -> EnrichedRecord:
-    """The record with its entities serialised, and with its other findings in the compact form of their kinds."""
+def serialise_findings(record: EnrichedRecord, transforms: Sequence[TransformCard] = ()) -> EnrichedRecord:
+    """The record with its entities serialised, and with its other findings in the compact form of their kinds.
+
+    `transforms`: the team's own functions that the worker calls.
+    """
     findings = record.findings
     if findings:
         findings = {field: kind_of_field(field).compact(each) for field, each in findings.items()}
     entities = write_entities(record.article, record.entities)
     # Not `replace`, which takes several times as long.
-    return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels)
+    return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels, transforms)
 
 
 def without_repeats(article: Article) -> Article:

@@ -20,19 +20,22 @@ import orjson
 
 from enricher.errors import FatalError, InvalidArticle, OutputClosed
 from enricher.worker.articles import as_line, clip, encode_record, letter_for
-from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Release, Ticket, Tombstone
+from enricher.worker.records import DeadLetter, EnrichedRecord, Partition, Release, Skipped, Ticket, Tombstone
 
 Written = TypeVar("Written")
 """The type of an encoded record."""
 
-_DELETED = DeadLetter("decode", "Deleted", "the document deletes an article (articles.deleted): it has no record")
-"""Answers a delete event: outside of Kafka, a record without a value cannot be written."""
+_WITHOUT_RECORD = {
+    Tombstone: DeadLetter("decode", "Deleted", "the document deletes an article (articles.deleted): it has no record"),
+    Skipped: DeadLetter("transform", "Skipped", "articles.transform returned None: the article has no record"),
+}
+"""Answers to delete events and skips: outside of Kafka each input has one, and a record without a value has no form."""
 
 
 class PlainSink(ABC, Generic[Written]):
     """Writes outcomes in the order of the input, and reports the committable offsets to `committed`.
 
-    A record that cannot be written becomes a dead letter. A delete event is written like one, and counts as none.
+    A record that cannot be written becomes a dead letter. A delete event or a skip is written like one, and counts as none.
     """
 
     def __init__(self, committed: Callable[[Mapping[Partition, int]], None]) -> None:
@@ -49,7 +52,9 @@ class PlainSink(ABC, Generic[Written]):
         return {
             ticket: output
             for ticket, output in outputs
-            if isinstance(output, DeadLetter) and output is not ticket.outcome and output is not _DELETED
+            if isinstance(output, DeadLetter)
+            and output is not ticket.outcome
+            and output not in _WITHOUT_RECORD.values()
         }
 
     def serve(self) -> None:
@@ -73,8 +78,8 @@ class PlainSink(ABC, Generic[Written]):
     def _output_of(self, ticket: Ticket) -> Written | DeadLetter:
         if isinstance(ticket.outcome, DeadLetter):
             return ticket.outcome
-        if isinstance(ticket.outcome, Tombstone):
-            return _DELETED
+        if isinstance(ticket.outcome, Tombstone | Skipped):
+            return _WITHOUT_RECORD[type(ticket.outcome)]
         assert isinstance(ticket.outcome, EnrichedRecord), "only finished tickets are written"
         try:
             return self._encode(ticket.outcome)
@@ -119,7 +124,7 @@ class LineSink(PlainSink[bytes]):
             "offset": ticket.raw.offset,
             "stage": letter.stage,
             "error_type": letter.error_type,
-            "message": clip(letter.message).decode(),
+            "message": clip(letter.message if self._keep_lines else letter.loggable).decode(),
             **(_line_of(ticket.raw.value or b"") if self._keep_lines else {}),
         }
         return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)

@@ -101,7 +101,7 @@ class TransactionalSink:
         until `recover` succeeds. Raises Fenced if a newer producer has our transactional id, and BrokerError once records
         were written alone because a batch was refused for its size.
         """
-        if self._tried_alone and release.tickets:
+        if self._tried_alone and release.written:
             raise BrokerError(self._lower_limit())
         producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
@@ -124,7 +124,7 @@ class TransactionalSink:
             self._unfenced.put(producer)
             raise
         self._producer = producer
-        self._tried_alone = bool(self._refused_batch and release.tickets)
+        self._tried_alone = bool(self._refused_batch and release.written)
         self._source.note_commit(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         if transaction.slow:
@@ -185,7 +185,7 @@ class TransactionalSink:
             self._dead_letters,
             one_by_one=self._refused_batch is not None,
         )
-        if not release.tickets:
+        if not release.written:
             time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
         try:
             transaction.run(release)
@@ -271,6 +271,6 @@ def log_dead_letters(tickets: Sequence[Ticket], substitutes: Mapping[Ticket, Dea
     for ticket in tickets:
         letter = substitutes.get(ticket, ticket.outcome)
         if isinstance(letter, DeadLetter):
-            place, reason = ticket.raw.partition, letter.message[:_REASON_CHARS]
+            place, reason = ticket.raw.partition, letter.loggable[:_REASON_CHARS]
             at = (place.topic, place.number, ticket.raw.offset)
             log.warning("dead letter: %s[%d] offset %d: %s (%s, %s)", *at, reason, letter.error_type, letter.stage)

@@ -79,8 +79,8 @@ class Transaction:
         self._steps.restart()
         self._source.watch.ask()  # answered while the records are on their way
         producer.begin_transaction()
-        if release.tickets:
-            self._produce(release.tickets)
+        if written := release.written:
+            self._produce(written)
             self._steps.done("produce")
         self._source.watch.confirm()
         if not self._dead_letters.allows(release.tickets, self.substitutes):

@@ -21,10 +21,10 @@ from enricher.worker.records.input_records import (
     TokenizedArticle,
     hot_record,
 )
-from enricher.worker.records.outcomes import EnrichedRecord, Outcome
+from enricher.worker.records.outcomes import DeadLetter, EnrichedRecord, Outcome, Skipped
 
-Keep = Callable[[EnrichedRecord], EnrichedRecord]
-"""Converts a record to the form in which it is kept until it is published."""
+Keep = Callable[[EnrichedRecord], EnrichedRecord | DeadLetter]
+"""Converts a record to the form in which it is kept until it is published, or refuses it."""
 
 
 class OwnedLabels(NamedTuple):
@@ -303,6 +303,11 @@ class Release:
     def empty(self) -> bool:
         """True if there is nothing to commit."""
         return not self.committable
+
+    @property
+    def written(self) -> Sequence[Ticket]:
+        """The tickets that have an output."""
+        return [ticket for ticket in self.tickets if not isinstance(ticket.outcome, Skipped)]
 
     def first(self, count: int) -> Release:
         """The first tickets only, and the offsets of their partitions, without marks."""

@@ -28,6 +28,18 @@ class ModelCard:
 
 
 @dataclass(frozen=True, slots=True)
+class TransformCard:
+    """Identifies a team's own function in records: the name of its entry point, its package and the package's version."""
+
+    name: str
+    package: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.package} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCard:
     """Identifies a task in records."""
 
@@ -104,6 +116,8 @@ class EnrichedRecord:
     """The findings other than entities, by the field of the record that lists them (worker/heads)."""
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How often each label of entities and classes was found, by task and label. For telemetry, not for the record."""
+    transforms: Sequence[TransformCard] = ()
+    """The team's own functions that the worker calls, that before the model first."""
 
 
 class LetterForm(IntEnum):
@@ -123,16 +137,23 @@ class LetterForm(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Why an input can never succeed. `message` never contains text of the article.
+    """Why an input can never succeed. `message` never contains text of the article, unless it is `foreign`.
 
-    `form` is the largest form to write it in; if the broker refuses one form, it may accept a smaller one.
+    `form` is the largest form to write it in; if the broker refuses one form, it may accept a smaller one. `foreign`: type
+    and message are those of an error in a team's own code.
     """
 
-    stage: Literal["decode", "tokenize", "inference", "publish"]
+    stage: Literal["decode", "transform", "tokenize", "inference", "publish"]
     error_type: str
     message: str
     attempts: int = 1
     form: LetterForm = LetterForm.WHOLE
+    foreign: bool = False
+
+    @property
+    def loggable(self) -> str:
+        """The message without anything that may be text of the article."""
+        return "an error in your own code: the dead letter has its message" if self.foreign else self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +166,12 @@ class Tombstone:
     key: bytes | None = None
 
 
-Outcome = EnrichedRecord | DeadLetter | Tombstone
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The team's own code (`articles.transform`) wants no output for the input, whose offset is committed without one."""
+
+
+Outcome = EnrichedRecord | DeadLetter | Tombstone | Skipped
 
 
 _EPOCH_BITS, _OFFSET_BITS, _GENERATION_BITS = 8, 43, 12

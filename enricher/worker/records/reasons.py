@@ -13,6 +13,8 @@ MODEL_FAILS = "the model fails on one of its windows"
 """The reason of letters whose message is that of ONNX Runtime or its driver."""
 BROKER_REFUSES = "the broker refuses its output"
 """The reason of letters whose message is the broker's."""
+OWN_CODE_FAILS, OWN_ANSWER = "your own code raises an error", "what your own code returns cannot be used"
+"""The reasons of letters whose message is what a function of the team says, and ours about what it returns."""
 
 _OURS = """
 value is empty
@@ -87,6 +89,7 @@ the document has ... bytes as JSON, at most ... are allowed
 the document cannot be written as JSON, or is nested too deeply
 the document has more than ... levels, too many for output.article=whole
 the document deletes an article (articles.deleted): it has no record
+articles.transform returned None: the article has no record
 a text is not well-formed Unicode, or the tokenizer refuses it
 at least ... tokens, and the limit (max_article_tokens) is ...
 the model's scores for this window are NaN or infinite...
@@ -98,7 +101,7 @@ the number of task ... is not finite
 """
 """The reasons, one in each line, where `...` stands for any text. The first that fits a message counts."""
 
-REASONS = (*_OURS.strip().splitlines(), MODEL_FAILS, BROKER_REFUSES, OTHER)
+REASONS = (*_OURS.strip().splitlines(), OWN_CODE_FAILS, OWN_ANSWER, MODEL_FAILS, BROKER_REFUSES, OTHER)
 
 _PARTS = [(reason, begin, others) for reason in REASONS for begin, *others in [reason.split("...")]]
 _MAX_CHARS = 1024
@@ -107,6 +110,8 @@ _MAX_CHARS = 1024
 
 def reason_of(stage: str, error_type: str, message: str) -> str:
     """Why an input became a dead letter: one of `REASONS`."""
+    if stage == "transform" and error_type != "Skipped":
+        return OWN_ANSWER if error_type == "InvalidArticle" else OWN_CODE_FAILS
     message = message[:_MAX_CHARS]
     for reason, begin, others in _PARTS:
         if message.startswith(begin) and _fits(message, len(begin), others):

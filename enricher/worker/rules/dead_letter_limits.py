@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from enricher.errors import TooManyDeadLetters
-from enricher.worker.records import DeadLetter, Partition, ReachedLimit, Release, Start, Ticket, Tombstone
+from enricher.worker.records import DeadLetter, Partition, ReachedLimit, Release, Skipped, Start, Ticket, Tombstone
 
 _REASONS, _EXAMPLES, _MESSAGE_CHARS = 3, 5, 300
 
@@ -188,11 +188,11 @@ class DeadLetterLimits:
         if not self._limits.are_set:
             return
         if not (substitutes or _any_letter(tickets)):
-            self._counts.add_enriched(sum([not isinstance(ticket.outcome, Tombstone) for ticket in tickets]))
+            self._counts.add_enriched(sum([not isinstance(ticket.outcome, Tombstone | Skipped) for ticket in tickets]))
             return
         for ticket in tickets:
             letter = _letter_of(ticket, substitutes)
-            if letter or not isinstance(ticket.outcome, Tombstone):
+            if letter or not isinstance(ticket.outcome, Tombstone | Skipped):
                 self._counts.add(ticket, letter)
 
     # ---- inside
@@ -206,7 +206,7 @@ class DeadLetterLimits:
         counts = self._counts.copy()
         for index, ticket in enumerate(tickets):
             letter = _letter_of(ticket, substitutes)
-            if letter or not isinstance(ticket.outcome, Tombstone):
+            if letter or not isinstance(ticket.outcome, Tombstone | Skipped):
                 counts.add(ticket, letter)
             if letter and (reached := counts.reached):
                 return index, counts, reached
@@ -221,7 +221,7 @@ class DeadLetterLimits:
         places = ", ".join(_place(each.partition, each.offset) for each in examples)
         return (
             f"dead letters reach the limit of {self._name(reached)}; the next would be "
-            f"{_place(raw.partition, raw.offset)}: {letter.message[:_MESSAGE_CHARS]}. "
+            f"{_place(raw.partition, raw.offset)}: {letter.loggable[:_MESSAGE_CHARS]}. "
             "It and what is behind it is not committed. "
             f"Reasons here: {', '.join(f'{reason} ({count})' for reason, count in reasons)}"
             f"{f'; such as {places}' if places else ''}. {self._advice}"

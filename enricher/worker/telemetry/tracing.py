@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from enricher.worker.records import Batch, DeadLetter, EnrichedRecord, Headers, Outcome, RawRecord, Ticket
+from enricher.worker.records import Batch, DeadLetter, EnrichedRecord, Headers, Outcome, RawRecord, Skipped, Ticket
 from enricher.worker.telemetry.instruments import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
 from enricher.worker.telemetry.observed import WorkerFacts
 
@@ -171,7 +171,8 @@ def _end(ticket: Ticket, outcome: Outcome | None, transaction: Span) -> None:
         span.set_attribute(OUTCOME, "dead_letter")
         _fail(span, outcome.error_type)
     else:
-        span.set_attribute(OUTCOME, "enriched" if isinstance(outcome, EnrichedRecord) else "tombstone")
+        names = {EnrichedRecord: "enriched", Skipped: "skipped"}
+        span.set_attribute(OUTCOME, names.get(type(outcome), "tombstone"))
     span.end()
 
 
