@@ -20,6 +20,7 @@ from enricher.worker.files.exchange import Answer
 from enricher.worker.records import DeadLetter
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, given_settings
+from enricher.worker.wiring.formats import load_transforms
 from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
 from enricher.worker.wiring.memory_runs import Run
 
@@ -82,6 +83,7 @@ class Enricher:
             settings = given_settings({**groups, **({"model": {**groups.get("model", {}), **model}} if model else {})})
         elif model or groups:
             raise TypeError("either settings or single settings, not both")
+        load_transforms(settings)
         return cls(settings, load_tasks(settings, every_shape=False, own_process=False))
 
     def enrich(self, articles: Iterable[Document]) -> Iterator[Record | Refusal]:

@@ -28,7 +28,7 @@ from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.inference.graph.int8 import Recipe, TextsFile, write_recipe
 from enricher.worker.inference.run.advice import default_cutter
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone, Window
+from enricher.worker.records import Article, Partition, RawRecord, Skipped, Ticket, TokenizedArticle, Tombstone, Window
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import line_reader
 from enricher.workshop.gate.gold import GoldSet
@@ -202,7 +202,7 @@ def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
         raise FatalError(message) from error
 
 
-def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article | Tombstone:
+def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article | Tombstone | Skipped:
     try:
         return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
     except InvalidArticle as error:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from zlib import crc32
@@ -16,7 +17,7 @@ from support import stub_worker
 from enricher import cli
 from enricher.worker.articles import ArticleReader, Encoder
 from enricher.worker.articles.encoder import Outgoing
-from enricher.worker.records import Article, Batch, BatchResult, DeadLetter, RawRecord, Ticket, Tombstone
+from enricher.worker.records import Article, Batch, BatchResult, DeadLetter, RawRecord, Skipped, Ticket, Tombstone
 from enricher.worker.wiring import workers
 from tools.chaos.stub import StubEngine
 
@@ -25,6 +26,8 @@ MAX_DEATHS = 1
 """Fewer than in production, so that a test has fewer lives."""
 DEATH, PLACE = "KILLING_DEATH", "KILLING_PLACE"
 """Names of variables: a key of `DEATHS`, and `reading`, `inference` (the default) or `writing`."""
+CODE = "KILLING_CODE"
+"""The name of a variable: a folder with a team's own code."""
 _KILLING_ID = crc32(KILLING_WORD.encode()) & 0x7FFFFFFF
 _FREE_BYTES, _WANTED_BYTES = 1 << 28, 1 << 33
 
@@ -76,7 +79,7 @@ def _deadly(raw: RawRecord) -> bool:
 def _kill_while_reading() -> None:
     as_shipped = ArticleReader.read
 
-    def read(self: ArticleReader, raw: RawRecord) -> Article | Tombstone:
+    def read(self: ArticleReader, raw: RawRecord) -> Article | Tombstone | Skipped:
         if _deadly(raw):
             _die()
         return as_shipped(self, raw)
@@ -96,6 +99,7 @@ def _kill_while_writing() -> None:
 
 
 if __name__ == "__main__":
+    sys.path += [each for each in [os.environ.get(CODE)] if each]
     place = os.environ.get(PLACE, "inference")
     if place == "reading":
         _kill_while_reading()

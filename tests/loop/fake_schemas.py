@@ -11,10 +11,12 @@ from loop.fake_clock import TICK_S, FakeClock
 from loop.fake_model import read
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.records import Article, RawRecord
+from enricher.worker.records import Article, RawRecord, Skipped
 from enricher.worker.runtime.deadlines import Wakeup
 from enricher.worker.stats import SchemaState
 
+SKIPPED = b"skipped\nby the team's own code"
+"""An article that has no output."""
 UNKNOWN = "schema:unknown"
 """A schema that the registry does not know."""
 _NAMED = re.compile(rb"schema:\w+")
@@ -54,8 +56,10 @@ class FakeSchemas:
         self.waited = 0
         """How often a record had to wait."""
 
-    def read(self, raw: RawRecord) -> Article:
+    def read(self, raw: RawRecord) -> Article | Skipped:
         """The article, if its schema is here."""
+        if raw.value == SKIPPED:
+            return Skipped()
         named = _NAMED.match(raw.value or b"")
         if named is None:
             return read(raw)

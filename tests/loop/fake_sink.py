@@ -112,7 +112,7 @@ class FakeSink:
         producer.begin()
         opened = self._log.open_transactions[self._id]
         self._clock.after(self._timeout_s, lambda: self._log.time_out(opened))
-        outcomes = {ticket: self._written(ticket) for ticket in release.tickets}
+        outcomes = {ticket: self._written(ticket) for ticket in release.written}
         placed = {ticket: _placed(ticket.raw, outcome) for ticket, outcome in outcomes.items()}
         for each in placed.values():
             self._fault("produce")

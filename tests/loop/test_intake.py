@@ -14,6 +14,7 @@ from loop.fake_clock import FakeClock, FakePool, FakeWakeup
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from loop.world import INVALID, RULES
 
+from enricher.worker.articles import serialise_findings
 from enricher.worker.heads import EntityHead, Head
 from enricher.worker.heads.languages import Languages
 from enricher.worker.loop import intake as intake_module
@@ -45,7 +46,10 @@ def new_intake(
     clock = FakeClock()
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
-    return Intake(read, pool.as_pool(), cutter, scheduler, heads, chars_per_call=PER_CALL, clock=clock), pool
+    taking = pool.as_pool()
+    return Intake(
+        read, taking, cutter, scheduler, heads, serialise_findings, chars_per_call=PER_CALL, clock=clock
+    ), pool
 
 
 def advance(intake: Intake) -> bool:

@@ -16,7 +16,7 @@ from loop import world as world_module
 from loop.checker import unfinished
 from loop.fake_clock import TICK_S
 from loop.fake_model import with_room_for
-from loop.fake_schemas import FakeSchemas, with_schema
+from loop.fake_schemas import SKIPPED, FakeSchemas, with_schema
 from loop.fake_source import FakeSource
 from loop.fake_tasks import ONE_TASK
 from loop.faults import Crash, Late
@@ -32,7 +32,7 @@ CALM_S = 3.0
 """When the world stops being cruel; from then on everything must be finished."""
 SESSION_S = 1.0
 UNKNOWN_SCHEMA = with_schema("unknown", SHORT)
-VALUES = [SHORT, SHORT, SHORT, LONG, None, INVALID, UNTOKENIZABLE, POISONED]
+VALUES = [SHORT, SHORT, SHORT, LONG, None, INVALID, UNTOKENIZABLE, POISONED, SKIPPED]
 
 
 class Simulation:
@@ -255,6 +255,7 @@ def test_the_simulation_is_as_cruel_as_it_says() -> None:
     assert sum(counters.forgotten for counters in tallies) > 50
     assert sum(counters.out_of_memory for counters in tallies) > 10
     assert sum(counters.published for counters in tallies) > 250
+    assert sum(counters.skipped for counters in tallies) > 20
     assert sum(process.sink.repeated for world in worlds for process in world.started) > 10
 
 

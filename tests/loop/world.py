@@ -18,6 +18,7 @@ from loop.fake_tasks import ONE_TASK, Setup
 from loop.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
+from enricher.worker.articles import serialise_findings
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
 from enricher.worker.loop.loop import Worker
@@ -189,6 +190,7 @@ class World:
             cutter=setup.cutter,
             scheduler=scheduler,
             heads=setup.heads,
+            keep=serialise_findings,
             chars_per_call=1_024,
             clock=self.clock,
             schemas=schemas,
@@ -204,6 +206,7 @@ class World:
             scheduler=scheduler,
             engine=pool,
             heads=setup.heads,
+            keep=serialise_findings,
             padded_tokens=lambda batch: batch.padded_tokens,
             budget=Budget(scheduler),
             pacing=pacing,

@@ -15,6 +15,7 @@ from support.patience import PATIENCE_S
 from support.schema_registry import Registry, serving, silent
 
 from enricher.errors import InvalidArticle, SchemaPending, SettingsError
+from enricher.worker.articles import serialise_findings
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.heads import EntityHead
 from enricher.worker.loop.intake import Intake
@@ -62,6 +63,7 @@ def intake_of(chosen: Settings) -> Iterator[tuple[Intake, Wakeup]]:
         cutter=WindowCutter(10, 4, BEFORE, AFTER),
         scheduler=LengthBucketScheduler(RULES),
         heads=(EntityHead.of(LABELS),),
+        keep=serialise_findings,
         chars_per_call=1_024,
         clock=time.monotonic,
         schemas=decoders,

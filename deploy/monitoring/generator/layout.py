@@ -115,6 +115,15 @@ THROUGHPUT = Row(
             note="The articles are enriched without them; a publisher writes another type, or too much.",
         ),
         lines(
+            "Time in your own code",
+            Unit.SHARE,
+            (
+                "sum by (enricher_transform) (rate(enricher_transform_time_seconds_total{@}[~]))",
+                "{{enricher_transform}}",
+            ),
+            note="Share of the loop's time in `articles.transform` and `output.transform`.",
+        ),
+        lines(
             "Limits of dead letters",
             Unit.SHARE,
             (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from hashlib import blake2b
 from zlib import crc32
 
@@ -17,7 +18,7 @@ from enricher.operate.inspector import TopicReader
 from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.records import Article, RawRecord, Tombstone
+from enricher.worker.records import Article, RawRecord, Skipped
 from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
@@ -97,9 +98,13 @@ def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
 
 def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> Iterator[Finding]:
     refused: Counter[str] = Counter()
-    articles = list(_read(settings, records, refused))
-    total = len(articles) + refused.total()
+    skipped: list[RawRecord] = []
+    with redirect_stdout(sys.stderr):  # a transform may print
+        articles = list(_read(settings, records, refused, skipped))
+    total = len(articles) + len(skipped) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{topic}' can be read"
+    if skipped:
+        seen += f", articles.transform skips {len(skipped)}"
     if refused:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in refused.most_common(_REASONS))
         advice = "They become dead letters. Do articles.format and articles.fields say how articles are written?"
@@ -110,16 +115,24 @@ def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> I
         yield from _contents(settings, articles)
 
 
-def _read(settings: Settings, records: Sequence[RawRecord], refused: Counter[str]) -> Iterator[Article]:
-    """The articles, without tombstones and delete events. Counts all others in `refused`."""
+def _read(
+    settings: Settings, records: Sequence[RawRecord], refused: Counter[str], skipped: list[RawRecord]
+) -> Iterator[Article]:
+    """The articles, without tombstones and delete events.
+
+    Counts in `refused` what becomes a dead letter, and lists in `skipped` what has no output.
+    """
     with waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
             if record.value is None:
                 continue
             try:
-                if not isinstance(found := reader.read(record), Tombstone):
-                    yield found
+                match reader.read(record):
+                    case Article() as article:
+                        yield article
+                    case Skipped():
+                        skipped.append(record)
             except InvalidArticle as error:
                 refused[str(error)] += 1
             except SchemaPending as pending:

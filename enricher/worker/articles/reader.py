@@ -20,7 +20,8 @@ from enricher.worker.articles.mapping import NO_DEFAULTS, FieldMapping, check_ar
 from enricher.worker.articles.pointers import finder, is_unicode, parse_pointer
 from enricher.worker.articles.record_values import limit_levels
 from enricher.worker.articles.schemas import Decoders
-from enricher.worker.records import Article, Headers, RawRecord, SourceMap, Tombstone, hot_record
+from enricher.worker.articles.transforms import TransformDocument
+from enricher.worker.records import Article, Headers, RawRecord, Skipped, SourceMap, Tombstone, hot_record
 
 ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
 """Reads the text in the blocks of a body, and maps it to the blocks as they are joined with a separator. Returns None if
@@ -45,12 +46,12 @@ class ArticleReader:
     """Turns input records into articles.
 
     `decoders` read values that name a schema; `read_plain` reads all other values.
-    `deletes`: which documents are delete events. `read_markup`: reads the text in bodies with markup; then their sources
-    may have `max_value_bytes` characters. `keep_document`: keep the whole document, as JSON, in the article. Safe in
-    several threads if `decoders` is.
+    `deletes`: which documents are delete events. `transform`: a team's own code, which makes another document of each that
+    is no delete event. `read_markup`: reads the text in bodies with markup; then their sources may have `max_value_bytes`
+    characters. `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each part has a name
         self,
         *,
         max_article_chars: int,
@@ -59,6 +60,7 @@ class ArticleReader:
         decoders: Decoders | None = None,
         read_plain: ReadDocument = read_document,
         deletes: DeleteEvents | None = None,
+        transform: TransformDocument | None = None,
         read_markup: ReadMarkup | None = None,
         keep_document: bool = False,
     ) -> None:
@@ -70,11 +72,12 @@ class ArticleReader:
         self._read_plain = read_plain
         self._plain_is_json = read_plain is read_document
         self._deletes = deletes
+        self._transform = transform
         self._read_markup = read_markup
         self._keep_document = keep_document
 
-    def read(self, raw: RawRecord) -> Article | Tombstone:
-        """The article of a record that has a value, or the tombstone of a delete event.
+    def read(self, raw: RawRecord) -> Article | Tombstone | Skipped:
+        """The article of a record that has a value, or the tombstone of a delete event; or the article is skipped.
 
         Raises InvalidArticle, or SchemaPending from `decoders`.
         """
@@ -119,10 +122,15 @@ class ArticleReader:
 
     # ---- the article in a document
 
-    def _article(self, opened: _Opened, raw: RawRecord) -> Article | Tombstone:
+    def _article(self, opened: _Opened, raw: RawRecord) -> Article | Tombstone | Skipped:
         document, payload, is_json, lent = opened.document, opened.payload, opened.is_json, opened.lent
         if self._deletes is not None and (tombstone := self._deletes.tombstone(document, raw, lent)):
             return tombstone
+        if self._transform is not None:
+            found = self._transform(document, raw.headers)
+            if found is None:
+                return Skipped()
+            document, payload = found
         article = self._mapping.article(document, raw, self._max_source_chars, lent)
         if article.further is not None and len(article.further) > self._max_value_bytes:
             size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
@@ -133,6 +141,8 @@ class ArticleReader:
             article = _check_texts(article, may_be_empty=bool(lent))
         if not self._keep_document:
             return article
+        if self._transform is not None:
+            is_json = True
         text = json_part(payload) if is_json else _own_json(payload, document)
         return replace(article, document=limit_levels(self._as_json(document) if text is None else text))
 

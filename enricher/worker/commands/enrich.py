@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeGuard
 
@@ -24,6 +24,7 @@ from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.stats import Counters
+from enricher.worker.wiring.formats import load_transforms
 from enricher.worker.wiring.loaded_tasks import load_tasks
 from enricher.worker.wiring.workers import file_worker
 
@@ -66,6 +67,7 @@ def enrich(
     could be enriched (with --strict: if any could not), 130 after Ctrl-C, 143 after SIGTERM.
     """
     settings = load_settings()
+    load_transforms(settings)
     _require_different(file, output, dead_letters)
     _require_readable(file)
     archive = _is_archive(file, output)
@@ -108,7 +110,10 @@ def _run(
             tasks = load_tasks(settings, every_shape=False)
         worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop
-        with _progress(worker, source):
+        with (
+            _progress(worker, source),
+            redirect_stdout(sys.stderr),
+        ):  # a transform may print, and standard output has records
             worker.run()
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupt_code(signals.received))
@@ -137,7 +142,8 @@ def _source(settings: Settings, file: Path) -> LineSource:
         articles.fields,
         articles.metadata,
         scalar_ids=articles.scalar_ids,
-        whole=settings.output.article == "whole",
+        # A transform may need any column.
+        whole=settings.output.article == "whole" or settings.articles.transform is not None,
         deleted=[deleted.field, *([deleted.id] if deleted.id else [])] if deleted else (),
     )
     return ParquetSource(file, wanted)

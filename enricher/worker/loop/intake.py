@@ -10,13 +10,23 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.articles import letter_for, serialise_findings
+from enricher.worker.articles import letter_for
 from enricher.worker.heads import Head, is_for, is_unmeasured
 from enricher.worker.heads.languages import loggable_tag
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Schemas, Tokenized
 from enricher.worker.loop.queues import LongArticles, Pending, Waiting, beyond_the_record, text_chars, value_bytes
-from enricher.worker.records import MAX_HEADERS, Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.records import (
+    MAX_HEADERS,
+    Article,
+    Keep,
+    Partition,
+    RawRecord,
+    Skipped,
+    Ticket,
+    TokenizedArticle,
+    Tombstone,
+)
 from enricher.worker.rules.assembly import finish_enriched
 from enricher.worker.rules.windowing import WindowCutter
 
@@ -49,11 +59,12 @@ class Intake:
     gets a call for itself.
     """
 
-    read: Callable[[RawRecord], Article | Tombstone]
+    read: Callable[[RawRecord], Article | Tombstone | Skipped]
     tokenizer: WorkerPool[list[Ticket], Tokenized]
     cutter: WindowCutter
     scheduler: Scheduler
     heads: Sequence[Head]
+    keep: Keep
     chars_per_call: int
     clock: Callable[[], float]
     schemas: Schemas | None = None
@@ -218,7 +229,7 @@ class Intake:
         assert article is not None
         found = any(is_for(head, article) for head in self.heads)
         if not found:
-            finish_enriched(ticket, self.heads, serialise_findings)
+            finish_enriched(ticket, self.heads, self.keep)
         language = (article.language or "").strip()
         if language and not found:
             what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
@@ -250,7 +261,7 @@ class Intake:
             return False
         try:
             found = self.read(ticket.raw)
-            if isinstance(found, Tombstone):
+            if isinstance(found, Tombstone | Skipped):
                 ticket.finish(found)
                 return False
             ticket.article = found
@@ -273,4 +284,4 @@ class Intake:
         if not self._long.hold(ticket, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(ticket, self.heads, serialise_findings)
+            finish_enriched(ticket, self.heads, self.keep)

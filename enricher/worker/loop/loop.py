@@ -28,7 +28,6 @@ from enricher.errors import (
     TooManyDeadLetters,
     TransactionTrouble,
 )
-from enricher.worker.articles import serialise_findings
 from enricher.worker.heads import Head
 from enricher.worker.loop.intake import Intake
 from enricher.worker.loop.isolation import Isolation
@@ -37,7 +36,7 @@ from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.loop.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.loop.recovery import Recovery
 from enricher.worker.loop.snapshot import SnapshotReader
-from enricher.worker.records import Batch, BatchResult, Partition, Release, Ticket
+from enricher.worker.records import Batch, BatchResult, Keep, Partition, Release, Ticket
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.rules.offsets import OffsetTracker, names_of
@@ -62,6 +61,7 @@ class Worker:
     scheduler: Scheduler
     engine: WorkerPool[Batch, BatchResult]
     heads: Sequence[Head]
+    keep: Keep
     padded_tokens: Callable[[Batch], int]
     """How many tokens the device computes for a batch; this depends on the graph variant."""
     budget: Budget
@@ -168,7 +168,7 @@ class Worker:
         for result in results:
             self.tracing.end_batch(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result))
-            self.tracker.count_unpacked(store_answers(result, self.heads, serialise_findings))
+            self.tracker.count_unpacked(store_answers(result, self.heads, self.keep))
         if results:
             self.pacing.engine_moved()
         return bool(results)

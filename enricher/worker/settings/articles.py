@@ -93,6 +93,13 @@ class ArticleSettings(Group):
         description="More of the document to repeat in the enriched record, under `metadata`: a JSON object of names and "
         'JSON Pointers, e.g. `{"section": "/desk/name"}`.',
     )
+    transform: str | None = Field(
+        None,
+        min_length=1,
+        description="Your own code before all of this: the name of an entry point `enricher.transforms` of an installed "
+        "package, a pure function of the document and the headers that returns another document, or None for no output "
+        "(deploy/transforms.md). `deleted` is about the document as it was published.",
+    )
     deleted: DeleteEventMapping | None = Field(
         None,
         description="Which documents delete an article instead of being one, as change data capture publishes them: a "
@@ -166,6 +173,13 @@ class OutputSettings(Group):
         description="What a record repeats of its article besides the id: `none`; `metadata`, the fields `language`, "
         "`source`, `url`, `published_at` and those of `articles.metadata`; `whole`, also the whole document, under "
         "`article`: the original bytes if it is JSON.",
+    )
+    transform: str | None = Field(
+        None,
+        min_length=1,
+        description="Your own code after the model: the name of an entry point `enricher.transforms` of an installed "
+        "package, a pure function of the record that returns it with other entities, classes or metadata "
+        "(deploy/transforms.md).",
     )
     version: bool = Field(
         default=False,

@@ -104,7 +104,8 @@ def articles(seen: Observed) -> Numbers:
     """Committed inputs by outcome."""
     counters = seen.counters
     dead_letters = counters.dead_letters.total()
-    return by({"enriched": counters.records, "tombstone": counters.tombstones, "dead_letter": dead_letters})
+    written = {"enriched": counters.records, "tombstone": counters.tombstones, "dead_letter": dead_letters}
+    return by({**written, "skipped": counters.skipped})
 
 
 def tokens(seen: Observed) -> Numbers:
@@ -228,6 +229,9 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _counter("enricher.articles.fields.dropped", "{field}",
              "Optional fields of committed articles that were of another type or too long, and were dropped, by name.",
              lambda seen: by(seen.counters.dropped_fields.copy()), ("enricher.field",)),
+    _counter("enricher.transform.time", "s",
+             "Time in your own functions, `articles` before the model and `output` after it: it is time of the loop.",
+             lambda seen: by({"articles": 0.0, "output": 0.0, **seen.counters.transform_s}), ("enricher.transform",)),
     _counter("enricher.entities", "{entity}", "Entities in committed records.",
              lambda seen: one(seen.counters.entities)),
     _histogram("enricher.article.latency", "s",

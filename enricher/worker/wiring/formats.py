@@ -30,7 +30,17 @@ from enricher.worker.articles.formats import PLAIN_FORMATS, ReadDocument, compil
 from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.articles.mapping import is_beside
 from enricher.worker.articles.schemas import Compile, Decoders
-from enricher.worker.records import Article, RawRecord, SourceMap, Tombstone, Versioning
+from enricher.worker.articles.transforms import Transform, document_transform, keep_records, load_transform
+from enricher.worker.records import (
+    Article,
+    Keep,
+    RawRecord,
+    Skipped,
+    SourceMap,
+    Tombstone,
+    TransformCard,
+    Versioning,
+)
 from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import GlueFolder, RecordSchema, SchemaPlaces, SchemaStore
@@ -52,6 +62,7 @@ REGISTRY_TIMEOUT_S = 10.0
 def check_formats(settings: Settings) -> None:
     """Check the packages and files of the formats before the model is loaded. Connects to nothing; raises SettingsError."""
     markup_reader(settings)
+    load_transforms(settings)
     registry = settings.registry
     if settings.articles.format == "registry":
         if registry.glue_folder and not registry.glue_folder.is_dir():
@@ -63,11 +74,16 @@ def check_formats(settings: Settings) -> None:
         registry_client(settings)
 
 
-def article_reader(settings: Settings, decoders: Decoders | None = None) -> ArticleReader:
-    """The reader of input records. `decoders`: for values that name a schema (`articles.format=registry`)."""
+def article_reader(
+    settings: Settings, decoders: Decoders | None = None, *, seconds: dict[str, float] | None = None
+) -> ArticleReader:
+    """The reader of input records. `decoders`: for values that name a schema (`articles.format=registry`).
+
+    `seconds`: counts the time of `articles.transform`.
+    """
     form = settings.articles.format
     read_plain = PLAIN_FORMATS["json" if form == "registry" else form]
-    return _reader(settings, _mapping(settings, settings.articles.fields), decoders, read_plain)
+    return _reader(settings, _mapping(settings, settings.articles.fields), decoders, read_plain, seconds)
 
 
 def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
@@ -84,7 +100,7 @@ def line_reader(settings: Settings, *, mapped: bool = True) -> ArticleReader:
 
 def read_function(
     settings: Settings, reader: ArticleReader, *, by_language: bool
-) -> Callable[[RawRecord], Article | Tombstone]:
+) -> Callable[[RawRecord], Article | Tombstone | Skipped]:
     """The function that reads articles, without the parts that records do not repeat.
 
     `by_language`: it also sets the language of each article, as `Tasks.by_language` asks.
@@ -93,9 +109,9 @@ def read_function(
     if output.article != "none" and not output.version and not by_language:
         return reader.read
 
-    def read(raw: RawRecord) -> Article | Tombstone:
+    def read(raw: RawRecord) -> Article | Tombstone | Skipped:
         article = reader.read(raw)
-        if isinstance(article, Tombstone):
+        if not isinstance(article, Article):
             return article
         if by_language:
             article = replace(article, language=article.metadata.get("language"))
@@ -104,6 +120,28 @@ def read_function(
         return without_repeats(article) if output.article == "none" else article
 
     return read
+
+
+def load_transforms(
+    settings: Settings, seconds: dict[str, float] | None = None
+) -> tuple[Transform | None, Transform | None]:
+    """Import the functions of `articles.transform` and `output.transform`. Raises SettingsError."""
+    seconds = {} if seconds is None else seconds
+    return (
+        load_transform("articles.transform", settings.articles.transform, 2, seconds),
+        load_transform("output.transform", settings.output.transform, 1, seconds),
+    )
+
+
+def transform_cards(settings: Settings) -> tuple[TransformCard, ...]:
+    """The names and packages of these functions, as records have them. Raises SettingsError."""
+    return tuple(each.card for each in load_transforms(settings) if each)
+
+
+def keep_function(settings: Settings, seconds: dict[str, float] | None = None) -> Keep:
+    """The function that makes records ready to wait for their transaction. Raises SettingsError."""
+    _, transform = load_transforms(settings, seconds)
+    return keep_records(transform_cards(settings), transform, settings.articles.max_record_bytes)
 
 
 def markup_reader(settings: Settings) -> ReadMarkup | None:
@@ -156,8 +194,10 @@ def _reader(
     mapping: FieldMapping,
     decoders: Decoders | None = None,
     read_plain: ReadDocument = read_document,
+    seconds: dict[str, float] | None = None,
 ) -> ArticleReader:
     articles = settings.articles
+    transform, _ = load_transforms(settings, seconds)
     return ArticleReader(
         max_article_chars=articles.max_article_chars,
         max_value_bytes=articles.max_value_bytes,
@@ -165,6 +205,7 @@ def _reader(
         decoders=decoders,
         read_plain=read_plain,
         deletes=delete_events(settings, mapping),
+        transform=document_transform(transform, articles.max_value_bytes) if transform else None,
         read_markup=markup_reader(settings),
         keep_document=settings.output.article == "whole",
     )

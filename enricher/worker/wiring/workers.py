@@ -36,6 +36,7 @@ from enricher.worker.wiring.formats import (
     ReaderOf,
     article_reader,
     encoder_of,
+    keep_function,
     line_reader,
     read_function,
     registry_decoders,
@@ -91,7 +92,7 @@ def kafka_worker(
     ends = _Ends(
         source,
         sink,
-        partial(article_reader, settings),
+        partial(article_reader, settings, seconds=counters.transform_s),
         guard,
         counters=counters,
         dead_letters=dead_letters,
@@ -132,7 +133,7 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
     model, rules = tasks.model, batch_rules(tasks.settings, tasks.model)
-    limits = _loop_limits(settings, rules)
+    limits, keep = _loop_limits(settings, rules), keep_function(settings, ends.counters.transform_s)
     scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
     intake = Intake(
         read=read_function(settings, ends.reader(schemas), by_language=tasks.by_language),
@@ -140,6 +141,7 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         cutter=window_cutter(tasks.settings, model),
         scheduler=scheduler,
         heads=tasks.heads,
+        keep=keep,
         chars_per_call=CHARS_PER_TOKENIZER_CALL,
         clock=clock,
         schemas=schemas,
@@ -155,6 +157,7 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
         scheduler=scheduler,
         engine=engine,
         heads=tasks.heads,
+        keep=keep,
         padded_tokens=model.engine.padded_tokens,
         budget=Budget(scheduler),
         pacing=pacing,
