@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
 import orjson
 import typer
+from confluent_kafka import Message
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from enricher.errors import BrokerError, InvalidArticle, SchemaPending
 from enricher.operate.verify.contract import DeleteEvents
 from enricher.operate.verify.ledger import EARLIER, Check, Report
 from enricher.operate.verify.recomputing import LeastScore
 from enricher.operate.verify.verification import VerifyOptions
 from enricher.operate.verify.verification import verify as run_verification
-from enricher.worker.articles import record_as_json
+from enricher.worker.articles import ArticleReader, record_as_json
 from enricher.worker.commands.console import Ticker, data_console, remark_console, write_line
+from enricher.worker.kafka.metadata import raw_record
 from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.records import Skipped
 from enricher.worker.settings import Settings, load_settings
+from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import Tasks, load_tasks
 from enricher.worker.wiring.memory_runs import recompute as recompute_records
@@ -79,9 +86,24 @@ def verify(
         tasks = load_tasks(settings)
         again = partial(recompute_records, settings, tasks)
         options = replace(options, recompute=again, as_json=record_as_json, least_score=least_score_of(tasks))
-    reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
+    with ExitStack() as stack:
+        if settings.articles.transform:
+            stack.enter_context(redirect_stdout(sys.stderr))  # it may print
+            decoders = stack.enter_context(waiting_decoders(settings))
+            options = replace(options, skips=partial(is_skipped, article_reader(settings, decoders)))
+        reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
     _print(reports, config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
+
+
+def is_skipped(reader: ArticleReader, message: Message) -> bool:
+    """Whether `articles.transform` wants no output for an input. Raises BrokerError if its schema is not there."""
+    try:
+        return isinstance(reader.read(raw_record(message)), Skipped)
+    except InvalidArticle:
+        return False
+    except SchemaPending as pending:
+        raise BrokerError(f"{pending}: without it nobody knows whether an input is skipped or lost") from pending
 
 
 def delete_events(settings: Settings) -> DeleteEvents | None:

@@ -27,7 +27,7 @@ _DEAD_LETTER_TEXTS = tuple(
 )
 _VERSION = "enricher.version"
 _EVENT_TYPE = b"enricher.entities.v1"
-_STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
+_STAGES = frozenset({b"decode", b"transform", b"tokenize", b"inference", b"publish"})
 _STAGE = "enricher.dlq.stage"
 """The first of the headers that a worker adds to a dead letter."""
 _VALUE_OMITTED, _KEY_OMITTED = (f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "key"))

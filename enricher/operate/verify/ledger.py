@@ -9,7 +9,7 @@ if the log can no longer tell.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 from zlib import crc32
@@ -94,7 +94,9 @@ class Checks:
     """All checks, in display order."""
 
     def __init__(self) -> None:
-        self.lost = Check("lost", "every committed input has an output or a dead letter")
+        self.lost = Check(
+            "lost", "every committed input has an output or a dead letter, unless articles.transform skips it"
+        )
         self.doubled = Check("doubled", "no input has two")
         self.invented = Check("invented", "every output belongs to a committed record of the input")
         self.order = Check("order", "outputs keep the order of the inputs, per key")
@@ -141,7 +143,10 @@ class Report:
 _COPIES, _TOMBSTONE, _DEAD, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000
 _WITHOUT_VALUE, _WITHOUT_KEY, _UNREADABLE = 0b10_0000, 0b100_0000, 0b1000_0000
 _SHORTENED = _WITHOUT_VALUE | _WITHOUT_KEY | _UNREADABLE
+_SKIPPED = _TOMBSTONE
+"""The bit of an input without an output that is right; otherwise only outputs have it."""
 
+Skips = Callable[[Message], bool]
 Offsets = npt.NDArray[np.int64]
 
 
@@ -227,6 +232,10 @@ class PartitionLedger:
         content = known and self._marks[index] != mark_of(key, value)
         return Differences(dead, tombstone, content)
 
+    def note_skipped(self, offset: int) -> None:
+        """Note that a committed input without an output should have none."""
+        self._states[offset - self.low] |= _SKIPPED
+
     def note_unread(self, offset: int) -> Differences | None:
         """Note an input that cannot be read; None if it has no output. Its dead letter must say that it is shortened."""
         index = offset - self.low
@@ -237,9 +246,9 @@ class PartitionLedger:
         return Differences(bool(state & _DEAD), tombstone=False, content=bool(state & _DEAD) and not state & _SHORTENED)
 
     def without_output(self, before: int) -> Offsets:
-        """Inputs below `before` that have no output."""
+        """Inputs below `before` that have no output, though they should."""
         states = self._until(before)
-        return np.flatnonzero((states & _INPUT != 0) & (states & _COPIES == 0)) + self.low
+        return np.flatnonzero(states & (_INPUT | _COPIES | _SKIPPED) == _INPUT) + self.low
 
     def without_input(self, start: int, before: int) -> Offsets:
         """Offsets in [start, before) that have an output but are no committed input."""
@@ -264,16 +273,25 @@ class PartitionLedger:
 class Inputs:
     """Compares the input topic with the outputs in `ledgers`.
 
-    `deletes`: which of its values are delete events; None if none are.
+    `deletes`: which of its values are delete events; None if none are. `skips`: whether `articles.transform` wants no output
+    for a message; asked for inputs that have none. A worker that skips leaves nothing behind, so only its function can tell
+    a skipped input from a lost one.
     """
 
     def __init__(
-        self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str, deletes: DeleteEvents | None = None
+        self,
+        checks: Checks,
+        ledgers: Mapping[int, PartitionLedger],
+        topic: str,
+        deletes: DeleteEvents | None = None,
+        skips: Skips | None = None,
     ) -> None:
         self._checks = checks
         self._ledgers = ledgers
         self._topic = topic
         self._deletes = deletes
+        self._skips = skips
+        self.skipped = 0
 
     def take(self, message: Message) -> None:
         """Note one committed input."""
@@ -282,7 +300,11 @@ class Inputs:
         if ledger.covers(place.offset):
             key, value = message.key(), message.value()
             deletion = self._deletes.deletion(value, headers_by_name(message)) if self._deletes else NO_DELETION
-            self._compare(ledger.note_input(place.offset, key, value, deletion), place)
+            differences = ledger.note_input(place.offset, key, value, deletion)
+            self._compare(differences, place)
+            if differences is None and value is not None and self._skips and self._skips(message):
+                ledger.note_skipped(place.offset)
+                self.skipped += 1
 
     def take_unread(self, number: int, offsets: range) -> None:
         """Note committed inputs that cannot be read: the only valid output is a dead letter that says so."""

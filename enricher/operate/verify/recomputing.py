@@ -61,7 +61,7 @@ class Recomputation:
     input_topic: str
     topic_id: str | None
     other_models: int = 0
-    """Records of another model (or precision) than the one that recomputes: not compared."""
+    """Records of another model, precision or version of a transform than what recomputes: not compared."""
     earlier: int = 0
     """Records whose input was in an earlier topic of the same name."""
     gone: int = 0
@@ -80,7 +80,9 @@ class Recomputation:
                 chunk = {}
         self._compare_all(chunk)
         if (self.other_models or self.earlier) and not self.check.checked:
-            self.check.doubt = "every sampled record is of another model, or of an earlier topic of this name"
+            self.check.doubt = (
+                "every sampled record is of another model or transform, or of an earlier topic of this name"
+            )
 
     def _records(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> Iterator[Message]:
         """Partition by partition, so that the inputs of a chunk are close together and are read at once."""
@@ -146,8 +148,9 @@ def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
 
 
 def same_model(seen: Document, wanted: Document) -> bool:
-    """Whether two records were made by the same models, in the same tasks."""
-    return seen.get("model") == wanted.get("model") and _models(seen) == _models(wanted)
+    """Whether two records were made by the same models, in the same tasks, with the same transforms."""
+    same_code = seen.get("transforms") == wanted.get("transforms")
+    return same_code and seen.get("model") == wanted.get("model") and _models(seen) == _models(wanted)
 
 
 def _models(document: Document) -> list[Document]:

@@ -34,6 +34,7 @@ from enricher.operate.verify.ledger import (
     PartitionLedger,
     Place,
     Report,
+    Skips,
 )
 from enricher.operate.verify.outputs import Outputs
 from enricher.operate.verify.recomputing import LeastScore, Recomputation, Recompute, RecordAsJson, chosen_of
@@ -53,7 +54,7 @@ class VerifyOptions:
     `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
     what it has committed. `recompute`: compare `sample` records with what this function returns for their inputs. `as_json`,
     `least_score`: see `Recomputation`.
-    `deletes`: which inputs are delete events; None if none are.
+    `deletes`: which inputs are delete events; None if none are. `skips`: see `Inputs`.
     """
 
     open_wait_s: float = 25.0
@@ -63,6 +64,7 @@ class VerifyOptions:
     least_score: LeastScore = lambda _finding: 0.0
     sample: int = _EVERYTHING
     deletes: DeleteEvents | None = None
+    skips: Skips | None = None
 
 
 def verify(
@@ -163,10 +165,11 @@ class _Verification:
         begins, stable = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
         self._note_committed(committed, begins, cluster.ends(topic, committed_only=False))
         ranges = {number: (begins[number], min(committed.get(number) or 0, stable[number])) for number in self._ledgers}
-        inputs = Inputs(self._checks, self._ledgers, topic, self._options.deletes)
+        inputs = Inputs(self._checks, self._ledgers, topic, self._options.deletes, self._options.skips)
         with self._reader() as reader:
             for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)
+        self._facts["inputs that articles.transform skips"] += inputs.skipped
         doubts = Doubts(self._missing_outputs(), self._missing_inputs(), published_ahead)
         beginnings = {each: cluster.beginnings(each) for each in self._outputs}
         judge = Judge(self._checks, topic, doubts)
