@@ -27,6 +27,7 @@ from enricher.worker.inference.run.selection import choose, missed_target, obsta
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, TaskSettings, load_settings
+from enricher.worker.wiring.formats import transform_cards
 from enricher.worker.wiring.loaded_tasks import plan_tasks
 from enricher.workshop.arguments import DeviceOption
 from enricher.workshop.calibration import recipe_lines
@@ -58,6 +59,7 @@ def model_inspect(
     else:
         checkpoint = open_model((sources or [EMBEDDED])[0])
         shown = {**_facts(checkpoint), "variants": _variants(checkpoint, chosen)}
+    shown["transforms"] = [*map(str, transform_cards(settings))] or None
     if as_json:
         sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
     elif "together" in shown:

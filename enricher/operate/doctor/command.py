@@ -19,7 +19,7 @@ from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.commands.console import Ticker, data_console, remark_console
 from enricher.worker.settings import Settings, load_settings, settings_files
-from enricher.worker.wiring.formats import check_formats
+from enricher.worker.wiring.formats import check_formats, transform_cards
 from enricher.worker.wiring.kafka_clients import kafka_config
 
 _report = Reporter("settings")
@@ -95,6 +95,8 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
         check_formats(settings)
         sources = ", ".join(["the environment", *map(str, settings_files())])
         yield _report.ok("settings", f"valid, from {sources}")
+        if cards := transform_cards(settings):
+            yield _report.ok("transforms", ", ".join(map(str, cards)))
         yield from checks(settings)
     except SettingsError as error:
         yield _report.fail("settings", str(error), "'enricher settings' lists them all.")

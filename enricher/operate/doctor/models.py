@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Iterator
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from enricher.worker.inference.run.selection import lost_without_report, missing
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.worker.rules.assembly import store_answers
 from enricher.worker.settings import Settings
+from enricher.worker.wiring.formats import keep_function
 from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks, window_cutter
 
 _SENTENCE = "Angela Merkel spoke to the United Nations in Berlin."
@@ -101,10 +104,13 @@ def _sentence(tasks: Tasks) -> Finding:
         return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
     windows = window_cutter(tasks.settings, model).cut(ticket, tokens, 0.0)
     began_s = time.monotonic()
-    store_answers(model.engine.run(Batch(tuple(windows))), heads)
+    with redirect_stdout(sys.stderr):  # a transform may print
+        store_answers(model.engine.run(Batch(tuple(windows))), heads, keep_function(tasks.settings))
     took_ms = 1000 * (time.monotonic() - began_s)
     if not isinstance(ticket.outcome, EnrichedRecord):
-        return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
+        return _report.fail(
+            "one sentence", f"{ticket.outcome}", "The model does not run on this device, or output.transform fails."
+        )
     found = "; ".join(_find(ticket.outcome, {type(head) for head in heads}))
     return _report.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
 
