@@ -193,6 +193,19 @@ def test_what_retention_has_hidden_is_left_unless_it_is_asked_for(topics: Topics
     assert expected(places) == redriven(topics, places)
 
 
+def test_a_letter_behind_one_that_was_left_is_not_sent_twice(topics: Topics) -> None:
+    """The first letter keeps the offset at the beginning, and it is committed there: else nobody knows of the other one."""
+    with transaction(topics.bootstrap_servers, f"{topics.group}/in") as producer:
+        for _ in range(2):
+            producer.produce(topics.input, b"x", None, partition=0)
+    die(topics, [Made((0, 0), Sent(None, b"x"), error_type="Other"), Made((0, 1), Sent(None, b"x"))])
+    assert redrive(topics, "--type", "InvalidArticle") == {"sent": 1, "not_selected": 1}
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topics.input, 0, -1)]).values():
+        future.result(PATIENCE_S)
+    assert redrive(topics, "--type", "InvalidArticle") == {"unchecked": 1, "not_selected": 1}
+
+
 def test_a_copy_that_came_meanwhile_is_noticed_too(topics: Topics, hooks: dict[str, list[Hook]]) -> None:
     """The letter's own record, which an open transaction hid from the look before."""
     places = publish_and_die(topics, [Sent(None, b"x"), Sent(None, b"y", (("n", b"1"),))])

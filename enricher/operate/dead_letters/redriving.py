@@ -330,7 +330,9 @@ class Redrive:
         """One transaction with these records and with the offsets below which all is settled then; none in a dry run."""
         offsets = self._progress.offsets(each.letter for each in waiting)
         before = self._starts | self.committed
-        changed = {number: at for number, at in offsets.items() if at != before[number]}
+        # Also an offset that has not moved: it says that letters of the partition were sent (`_redriven_before`).
+        begun = {each.letter.number for each in batch} - self.committed.keys()
+        changed = {number: at for number, at in offsets.items() if at != before[number] or number in begun}
         if self._sender and (batch or changed):
             self._sender.send([each.record for each in batch], changed, partial(self._require_newest, batch))
             self.committed |= changed
