@@ -249,6 +249,7 @@ class Stage(StrEnum):
     """The stages at which articles fail. Typer takes lists of an enum, and of no `Literal`."""
 
     DECODE = "decode"
+    TRANSFORM = "transform"
     TOKENIZE = "tokenize"
     INFERENCE = "inference"
     PUBLISH = "publish"
