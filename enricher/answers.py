@@ -75,8 +75,8 @@ class Regression:
 class Refusal:
     """An article that cannot be enriched; if it came from a topic, it would be a dead letter.
 
-    `offset`: its number among the articles, from 0. `stage`: `decode`, `tokenize`, `inference` or `publish`. `reason`
-    contains no text of the article.
+    `offset`: its number among the articles, from 0. `stage`: `decode`, `transform`, `tokenize`, `inference` or `publish`.
+    `reason` contains no text of the article, unless your own code says it.
     """
 
     offset: int

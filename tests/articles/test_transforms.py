@@ -134,6 +134,25 @@ class WithoutWordsError(Exception):
         raise SystemExit(3)
 
 
+class WithoutWordsArticle(InvalidArticle):
+    """An error of ours, or so it seems, with such a message."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class WithoutName(type):
+    """A class whose name raises."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]  # on purpose
+        raise SystemExit(3)
+
+
+class WithoutNameError(Exception, metaclass=WithoutName):
+    """An error of such a class."""
+
+
 class OddWordsError(Exception):
     """An error whose message is an odd text."""
 
@@ -187,7 +206,13 @@ def deep(given: dict[str, Any]) -> dict[str, Any]:
         (raising(KeyError("fields")), "KeyError", "'fields'"),
         (raising(SystemExit(0)), "SystemExit", "0"),
         (raising(GeneratorExit()), "GeneratorExit", ""),
-        (raising(InvalidArticle("of ours")), "InvalidArticle", "what articles.transform returns: of ours"),
+        (
+            raising(InvalidArticle("Ana\nleft" + "x" * 10_000_000)),
+            "Exception",
+            "Ana left" + "x" * (MAX_REASON_BYTES - 8),
+        ),
+        (raising(WithoutWordsArticle("x")), "WithoutWordsArticle", "its message cannot be read"),
+        (raising(WithoutNameError("x")), "WithoutNameError", "x"),
         (raising(ValueError("x" * 10_000_000)), "ValueError", "x" * MAX_REASON_BYTES),
         (raising(ValueError("two\nlines \ud800")), "ValueError", "two lines ?"),
         (raising(WithoutWordsError()), "WithoutWordsError", "its message cannot be read"),

@@ -39,6 +39,10 @@ TransformDocument = Callable[[dict[str, Any], Headers], tuple[dict[str, Any], by
 _MAX_TYPES = 32
 """Error types of a function that are counted by name, because each is a time series; the rest count as `Exception`."""
 _MAX_TYPE_CHARS = 100
+_OUR_TYPES = {"InvalidArticle", "Skipped"}
+"""The types of letters of this stage that are ours, with messages that may be logged."""
+_name_of = type.__dict__["__name__"].__get__
+"""The name of a class, whatever its metaclass makes of `__name__`."""
 _INT32 = 2**31 - 1
 
 
@@ -60,15 +64,19 @@ class Transform:
         SystemExit is an error like others: the end of the process would be one without a reason. Ctrl-C and a lack of memory
         pass, as no record causes them; if one does, it is found like any record that kills.
         """
-        began_s = time.perf_counter()
+        began_s, answered = time.perf_counter(), False
         try:
-            return read(self.function(*arguments))
+            answer = self.function(*arguments)
+            answered = True
+            return read(answer)
         except (KeyboardInterrupt, MemoryError):
             raise
-        except InvalidArticle as error:  # not chained, like the next: an error may contain the article
-            failure = InvalidArticle(f"what {self.setting} returns: {error}", stage="transform")
-        except BaseException as error:  # noqa: BLE001  whatever foreign code raises
-            failure = InvalidArticle(words_of(error), stage="transform", foreign_type=self._type_of(error))
+        except BaseException as error:  # noqa: BLE001  whatever foreign code raises; not chained: it may contain the article
+            text = words_of(error)
+            if answered and type(error) is InvalidArticle:
+                failure = InvalidArticle(f"what {self.setting} returns: {text}", stage="transform")
+            else:
+                failure = InvalidArticle(text, stage="transform", foreign_type=self._type_of(error))
         finally:
             group = self.setting.partition(".")[0]
             self.seconds[group] = self.seconds.get(group, 0.0) + time.perf_counter() - began_s
@@ -76,6 +84,8 @@ class Transform:
 
     def _type_of(self, error: BaseException) -> str:
         name = type_name(error)
+        if name in _OUR_TYPES:
+            return "Exception"
         if len(self._types) < _MAX_TYPES:
             self._types.add(name)
         return name if name in self._types else "Exception"
@@ -113,7 +123,7 @@ def load_transform(setting: str, name: str | None, parameters: int, seconds: dic
 
 def type_name(value: object) -> str:
     """The name of a foreign value's type, if it is an identifier in ASCII and short; else `Exception`."""
-    name = type(value).__name__
+    name: str = _name_of(type(value))
     return name if name.isascii() and name.isidentifier() and len(name) <= _MAX_TYPE_CHARS else "Exception"
 
 
