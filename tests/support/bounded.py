@@ -21,6 +21,7 @@ _PROGRAM = """
 import json, pickle, sys, time
 from enricher.worker.articles.formats import compile_schema
 from enricher.errors import InvalidArticle
+from support.bounded import limit_memory, payload_of
 
 for hostile, limit_bytes in pickle.load(sys.stdin.buffer):
     decode, payload = compile_schema(hostile.schema), payload_of(hostile)
