@@ -59,7 +59,8 @@ class Keeper:
     """The parent's handle on the keeper process of one cluster folder."""
 
     def __init__(self, folder: Path, *, remove: bool) -> None:
-        command = [sys.executable, "-I", __file__, str(folder), "remove" if remove else "keep"]
+        # Not isolated (-I): on a machine without a package index psutil is found by PYTHONPATH alone.
+        command = [sys.executable, "-s", "-P", __file__, str(folder), "remove" if remove else "keep"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def release(self) -> None:
