@@ -15,7 +15,17 @@ from jgo.maven import Dependency, MavenContext
 
 from tools import archives, opensearch, registry
 from tools.archives import ArchiveLock, content_digest, unpack
-from tools.kafka.versions import VERSIONS, ClusterError, Jar, download, lock_path, logs_with_log4j_1
+from tools.kafka.repacking import repack_kafka
+from tools.kafka.versions import (
+    CARRIED_LOCK,
+    DEFAULT,
+    VERSIONS,
+    ClusterError,
+    Jar,
+    download,
+    lock_path,
+    logs_with_log4j_1,
+)
 
 # Kafka's published POMs name no logging back end; these are what its own distributions ship. Those before 3.2 ship the
 # unmaintained log4j 1.2.17, to which reload4j is the drop-in successor.
@@ -83,6 +93,8 @@ def lock_kafka() -> None:
         path.unlink()
     for path, text in locks.items():
         path.write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="kafka-carried-") as folder:
+        CARRIED_LOCK.write_text(_render(DEFAULT, repack_kafka(Path(folder)).jars), encoding="utf-8")
 
 
 CHOSEN = {

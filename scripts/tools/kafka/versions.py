@@ -61,6 +61,8 @@ def announce(what: str, size_bytes: int) -> None:
 
 
 _LOCKS = Path(__file__).with_name("locks")
+CARRIED_LOCK = _LOCKS / f"kafka-{DEFAULT}-carried.lock.toml"
+"""The jars of version `DEFAULT` as `scripts/bench carry` packs them (`tools.kafka.repacking`)."""
 _PARALLEL_DOWNLOADS = 4  # a polite share of Maven Central; more is not faster for 44 MB in 46 files
 _HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
 
@@ -90,8 +92,17 @@ class JarLock:
 
     @classmethod
     def read(cls, version: str = DEFAULT) -> JarLock:
-        """Read the lock of one of `versions.VERSIONS`."""
-        document = tomllib.loads(lock_path(version).read_text(encoding="utf-8"))
+        """Read the lock of one of `versions.VERSIONS`; that of the carried jars where only these are in the cache."""
+        lock = cls.of(lock_path(version))
+        if version == DEFAULT and not default_folder(lock).exists():
+            carried = cls.of(CARRIED_LOCK)
+            return carried if default_folder(carried).exists() else lock
+        return lock
+
+    @classmethod
+    def of(cls, path: Path) -> JarLock:
+        """Read this file."""
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
         jars = tuple(Jar(**entry) for entry in document["jar"])
         return cls(document["kafka_version"], tuple(document["requested"]), jars)
 
@@ -148,9 +159,14 @@ def _fetch(jars: Sequence[Jar], folder: Path) -> None:
 def download(coordinates: str, scratch: Path) -> Path:
     """Fetch one jar into a Maven layout under `scratch`; raises `ClusterError` if no repository has it."""
     # Imported here, because importing jgo and requests is slow and a full cache does not need them.
-    from jgo.config import GlobalSettings  # noqa: PLC0415  see above
-    from jgo.maven import MavenContext  # noqa: PLC0415  see above
-    from requests import RequestException  # noqa: PLC0415  see above
+    try:
+        from jgo.config import GlobalSettings  # noqa: PLC0415  see above
+        from jgo.maven import MavenContext  # noqa: PLC0415  see above
+        from requests import RequestException  # noqa: PLC0415  see above
+    except ModuleNotFoundError as error:
+        raise ClusterError(
+            f"{coordinates} is not in the cache, and {error.name}, which fetches it, is not installed"
+        ) from error
 
     group, artifact, version = coordinates.split(":")
     # Mirrors that the user named in jgo's own configuration file are used in addition to Maven Central.
