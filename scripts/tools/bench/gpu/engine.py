@@ -13,10 +13,10 @@ from pathlib import Path
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import Batch
 from tools import enricher_command
-from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.bench import Bench, model_source
 from tools.bench.gpu.legs import PACKED_FP16, Case, timed
 
 THREADS = (1, 2, 4)
@@ -31,8 +31,8 @@ SAID_CHARS = 600
 
 
 def engine(bench: Bench) -> None:
-    """The built-in model through the worker's engine: 1, 2 and 4 threads, which leave their core while they wait."""
-    checkpoint = open_model(None)
+    """The worker's model through its engine: 1, 2 and 4 threads, which leave their core while they wait."""
+    checkpoint = open_model(model_source())
     for threads in THREADS[:1] if bench.dry else THREADS:
         opened = _open(bench, checkpoint, threads)
         for length, count in ((32, 4),) if bench.dry else BATCHES:
@@ -49,13 +49,13 @@ def engine(bench: Bench) -> None:
 
 
 def gate(bench: Bench) -> None:
-    """The worker's own commands: the report that lets fp16 serve the built-in model, and the sweep of batch sizes."""
+    """The worker's own commands: the report that lets fp16 serve its model, and the sweep of batch sizes."""
     device = ["--device", "cpu" if bench.dry else "cuda"]
     gold = ["--gold", str(_small_gold(bench.scratch))] if bench.dry else []
-    check = ["check", EMBEDDED, *device, "--precision", "bf16" if bench.dry else "fp16", *gold]
+    check = ["check", model_source(), *device, "--precision", "bf16" if bench.dry else "fp16", *gold]
     quickly = ["--batch-tokens", "64", "--concurrency", "1"] if bench.dry else []
     rounds = ["--seconds", "0" if bench.dry else "0.2", "--rounds", "1" if bench.dry else "2", "--json"]
-    tune = ["tune", EMBEDDED, *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
+    tune = ["tune", model_source(), *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
     for command in (check, tune):
         began_s = time.monotonic()
         done, said = run_command(["model", *command], {"ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir)})

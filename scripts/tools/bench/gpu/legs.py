@@ -28,7 +28,7 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
-from tools.bench.gpu.bench import Bench
+from tools.bench.gpu.bench import Bench, model_source
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
 from tools.bench.plain_export import write_fused
@@ -94,8 +94,8 @@ def window_of(ids: np.ndarray) -> Window:
 
 @cache
 def _article_lengths() -> list[list[int]]:
-    """The windows' lengths of each sample article, in the built-in model's tokens."""
-    tokenizer = ArticleTokenizer(open_model(None))
+    """The windows' lengths of each sample article, in tokens of the worker's model."""
+    tokenizer = ArticleTokenizer(open_model(model_source()))
     cutter = cutter_for(tokenizer, WINDOW_TOKENS, OVERLAP_TOKENS)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
     return [[window.length_tokens for window in own] for own in windows_of(tokenizer, cutter, articles)]

