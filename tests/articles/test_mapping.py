@@ -452,6 +452,12 @@ def test_the_setting_decides() -> None:
         line_reader(strict).read(raw)
 
 
+def test_the_summary_of_a_run_counts_what_was_skipped() -> None:
+    """A skipped input is published without a record: the parts add up to the whole."""
+    counters = Counters(records=1, skipped=2)
+    assert describe(counters).startswith("3 published (1 enriched, 0 dead letters, 0 tombstones, 2 skipped)")
+
+
 def test_the_summary_of_a_run_names_what_was_dropped() -> None:
     """`enrich` ends with it; it says nothing where nothing was dropped."""
     counters = Counters()

@@ -60,11 +60,12 @@ def stopped_by_signals(early_code: Callable[[int], int] = lambda _number: 0) -> 
 
 
 def describe(counters: Counters) -> str:
-    """The counts in one line."""
+    """The counts in one line. What is in parentheses adds up to what was published."""
     seconds, dropped = counters.working_s, dict(counters.dropped_fields)
     return (
         f"{counters.published} published ({counters.records} enriched, {counters.dead_letters.total()} dead letters, "
-        f"{counters.tombstones} tombstones) in {seconds:.1f} s, {counters.published / max(seconds, 1e-9):.1f}/s; "
+        f"{counters.tombstones} tombstones, {counters.skipped} skipped) in {seconds:.1f} s, "
+        f"{counters.published / max(seconds, 1e-9):.1f}/s; "
         f"{counters.windows} windows in {counters.batches} batches, {100 * counters.padding_share:.1f} % padding; "
         f"{counters.transactions} transactions, {counters.recoveries} recoveries"
         + (f"; optional fields dropped: {', '.join(f'{n} {name}' for name, n in dropped.items())}" if dropped else "")
