@@ -109,9 +109,7 @@ def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
         texts = tuple(GoldText(text, found) for text, found in texts_of(sentences, f"the gold set {path}"))
         used = {entity.label for text in texts for entity in text.entities}
         if labels is not None and (unknown := sorted(used - {*labels})):
-            raise FatalError(
-                f"the gold set {path}: no model has the label {unknown[0]!r}; known are {', '.join(labels)}"
-            )
+            raise FatalError(f"the gold set {path}: {_unknown(unknown[0], labels)}")
     if not any(text.entities for text in texts):
         raise FatalError(f"the gold set {path} has no entities, so it cannot measure anything")
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
@@ -217,13 +215,20 @@ def _read_entities(path: Path, number: int, line: bytes, labels: Collection[str]
     )
 
 
+def _unknown(label: str, labels: Collection[str]) -> str:
+    return (
+        f"no model has the label {label!r}; known are {', '.join(labels)}. Give its entities one of these, or leave them "
+        f"out (as tags: O)"
+    )
+
+
 def _problems(parsed: _EntityLine, labels: Collection[str] | None) -> Iterator[str]:
     """Problems with the entities of a line; each names the field first."""
     for index, entity in enumerate(parsed.entities):
         if not entity.start < entity.end <= len(parsed.text):
             yield f"entities.{index}: [{entity.start}, {entity.end}) is not a span of its text"
         if labels is not None and entity.label not in labels:
-            yield f"entities.{index}.label: no model has the label {entity.label!r}; known are {', '.join(labels)}"
+            yield f"entities.{index}.label: {_unknown(entity.label, labels)}"
     in_order = sorted(enumerate(parsed.entities), key=lambda each: each[1].start)
     for (index, entity), (following, other) in pairwise(in_order):
         if other.start < entity.end:
