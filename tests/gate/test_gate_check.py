@@ -135,7 +135,7 @@ def test_a_gold_set_of_few_entities_cannot_tell_a_small_loss(twin: GateReport) -
     """Where one entity is more than the limit, not even equal predictions pass."""
     verdict = judged(twin, 0.3)
     assert not verdict.passed
-    assert "at least 333 are needed" in verdict.reasons[0]
+    assert "at least 334 are needed" in verdict.reasons[0]
 
 
 def test_a_gold_set_that_does_not_fit_the_model_is_no_proof(twin: GateReport) -> None:

@@ -22,6 +22,7 @@ It also fails if a number is NaN or infinite, and if these texts cannot show a l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -141,7 +142,7 @@ def _too_weak_for_entities(comparison: Comparison, limit_points: float) -> Itera
         if row.reference.expected * limit_points < 100:
             yield (
                 f"{name}: the gold set has {row.reference.expected} entities, so one of them is more than {limit_points} "
-                f"points: at least {100 / limit_points:.0f} are needed"
+                f"points: at least {math.ceil(100 / limit_points)} are needed"
             )
 
 
