@@ -184,7 +184,7 @@ def _with_positions(names: Sequence[str]) -> Mapping[str, str]:
         without = [name for name in names if name not in tags and name.upper() != _OF_LATER_PIECES]
         if odd := without + _never_opened(tags):
             raise ModelError(
-                f"config.json: id2label names positions and kinds, and these labels do not fit the others: "
+                f"config.json: in id2label there are positions and kinds, and these labels do not fit the others: "
                 f"{_few_of(odd)}. Call a label for words outside of entities {OUTSIDE}; else write B- or I- before its kind."
             )
         return {name: f"{tag.letter}-{tag.kind}" for name, tag in tags.items()}
