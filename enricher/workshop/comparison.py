@@ -170,7 +170,11 @@ def _remarks_on_labels(a: Answers, b: Answers, renamed: Mapping[str, str]) -> li
 
 def _remarks_on_answers(only_a: int, only_b: int, neither: int) -> list[str]:
     counts = ((only_a, "Only A has"), (only_b, "Only B has"), (neither, "Neither has"))
-    return [f"{who} an answer for {count:,} articles, which are not compared." for count, who in counts if count]
+    return [
+        f"{who} an answer for {count:,} articles, which are not compared; `enricher enrich` says why, for each."
+        for count, who in counts
+        if count
+    ]
 
 
 def _other_names(labels_a: Collection[str], labels_b: Collection[str], named: Mapping[str, str]) -> dict[str, str]:
