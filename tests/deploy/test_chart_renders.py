@@ -160,3 +160,8 @@ def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
     assert "Set capacity.gpus" in said
     assert "Set capacity.partitions" not in said
     assert "Its metrics are not collected yet" in said
+    assert "refuses to start" not in said
+    zero = '{"autoscaling": {"mode": "keda", "minReplicas": 0, "keda": {"prometheus": {"serverAddress": "http://p:9090"}}}}'
+    scaled = notes(tmp_path / "zero", zero)
+    assert "refuses to start" in scaled
+    assert "and the autoscaler asks for them" in scaled
