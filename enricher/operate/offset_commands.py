@@ -288,7 +288,8 @@ def _source_of(headers: Headers, topic: str, number: int) -> tuple[int, str | No
     prefix = _SOURCES["enricher.dlq.stage" in values]
     offset, topic_id = values.get(f"{prefix}.offset", b""), values.get(f"{prefix}.topic.id")
     named = values.get(f"{prefix}.topic"), values.get(f"{prefix}.partition")
-    if named != (topic.encode(), b"%d" % number) or not offset.isdigit():
+    is_offset = offset.isdigit() and len(offset) < 20  # 64 bits have no more digits
+    if named != (topic.encode(), b"%d" % number) or not is_offset or not (topic_id or b"").isascii():
         return None
     return int(offset), topic_id.decode() if topic_id else None
 

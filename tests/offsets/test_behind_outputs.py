@@ -83,6 +83,16 @@ def test_the_newest_output_or_dead_letter_says_where_the_group_stood(
     assert ends_of(records) == searched(config)
 
 
+def test_headers_that_no_worker_writes_say_nothing(topics: Topics, config: KafkaConfig) -> None:
+    """Whoever may write to the topic chooses them: more digits than Python reads, or an id that is no text."""
+    records = enrich(config, COUNT)
+    [odd, other] = [enriched_record("k", (topics.input, 0, 99)) for _ in range(2)]
+    odd["headers"][2] = ("enricher.source.offset", b"9" * 5_000)
+    other["headers"].append(("enricher.source.topic.id", b"\xff"))
+    write(topics.bootstrap_servers, topics.output, [odd, other])
+    assert ends_of(records) == searched(config)
+
+
 def test_what_was_never_written_says_nothing(topics: Topics) -> None:
     """The group begins at the beginning, also in compacted topics."""
     alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
