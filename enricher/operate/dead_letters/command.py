@@ -174,7 +174,9 @@ def dead_letters_show(
     with closing(RecordFinder(config, timeout_s=config.request_timeout_s)) as finder:
         record = finder.find(Partition(topic, number), int(match[2]))
     if record is None:
-        raise FatalError(f"there is no committed record at {place} of '{topic}'")
+        raise FatalError(
+            f"there is no committed record at {place} of '{topic}'; `enricher dead-letters list` names one for each reason"
+        )
     if not with_bytes:
         _show(record, data_console())
     elif record.value is None:
