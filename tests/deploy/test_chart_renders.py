@@ -154,14 +154,18 @@ def test_the_notes_say_how_to_see_it_work(tmp_path: Path) -> None:
 
 
 def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
-    """These would be missed later: partitions, GPUs, metrics."""
-    values = '{"gpu": {"enabled": true}, "capacity": {"partitions": 8}}'
+    """These would be missed later: brokers, partitions, GPUs, metrics."""
+    values = (
+        '{"gpu": {"enabled": true}, "capacity": {"partitions": 8}, "settings": {"kafka": {"bootstrap_servers": "b:1"}}}'
+    )
     said = notes(tmp_path, values)
     assert "Set capacity.gpus" in said
     assert "Set capacity.partitions" not in said
+    assert "Its brokers are not named" not in said
     assert "Its metrics are not collected yet" in said
     assert "refuses to start" not in said
     zero = '{"autoscaling": {"mode": "keda", "minReplicas": 0, "keda": {"prometheus": {"serverAddress": "http://p:9090"}}}}'
     scaled = notes(tmp_path / "zero", zero)
+    assert "Its brokers are not named" in scaled
     assert "refuses to start" in scaled
     assert "and the autoscaler asks for them" in scaled
