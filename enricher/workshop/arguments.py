@@ -19,8 +19,8 @@ DeviceOption = Annotated[
 GoldOption = Annotated[
     Path | None,
     typer.Option(
-        help="Text, JSON lines with id, text, and entities, label or labels, as the model's head needs them. Default: the "
-        "built-in English news, which has entities only."
+        help="Text: CoNLL columns, or JSON lines with id, text, and entities, label or labels, as the model's head needs "
+        "them. Default: the built-in English news, which has entities only."
     ),
 ]
 LimitOption = Annotated[float, typer.Option(min=0.0, max=100.0, help="F1 points that a reduced precision may lose.")]
