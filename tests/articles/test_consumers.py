@@ -86,8 +86,9 @@ def parsed(values: dict[str, Any]) -> dict[str, Any]:
             fields.pop("regressions", None)
         fields["tasks"] = [task_of(each) for each in fields["tasks"]]
         fields["embeddings"] = [embedding_of(each) for each in fields["embeddings"]]
-    if not fields.get("dropped_fields"):
-        fields.pop("dropped_fields", None)
+    for name in ("dropped_fields", "transforms"):
+        if not fields.get(name):
+            fields.pop(name, None)
     metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}
     if "version" in fields:
         fields["version"] = int(fields["version"])  # Protobuf's JSON has 64-bit numbers as text
