@@ -26,8 +26,11 @@ quarkus.banner.enabled=false
 quarkus.http.access-log.enabled=false
 quarkus.log.level=WARN
 """
-_KEPT_SCHEMAS = "apicurio.datasource.url=jdbc:h2:file:{file};WRITE_DELAY=0\n"
-"""H2, the server's own database, in a file instead of in memory. It survives that the server is killed."""
+_KEPT_SCHEMAS = "apicurio.datasource.url=jdbc:h2:file:{file};WRITE_DELAY=0;TRACE_LEVEL_FILE=0\n"
+"""H2, the server's own database, in a file instead of in memory, without another one for its trace.
+
+It survives that the server is killed.
+"""
 
 
 class Registry(JavaServer):
