@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -125,7 +125,10 @@ def read_function(
 def load_transforms(
     settings: Settings, seconds: dict[str, float] | None = None
 ) -> tuple[Transform | None, Transform | None]:
-    """Import the functions of `articles.transform` and `output.transform`. Raises SettingsError."""
+    """Import the functions of `articles.transform` and `output.transform`. Raises SettingsError.
+
+    `seconds`: counts the time of their calls.
+    """
     seconds = {} if seconds is None else seconds
     return (
         load_transform("articles.transform", settings.articles.transform, 2, seconds),
@@ -135,13 +138,17 @@ def load_transforms(
 
 def transform_cards(settings: Settings) -> tuple[TransformCard, ...]:
     """The names and packages of these functions, as records have them. Raises SettingsError."""
-    return tuple(each.card for each in load_transforms(settings) if each)
+    return _cards(load_transforms(settings))
 
 
 def keep_function(settings: Settings, seconds: dict[str, float] | None = None) -> Keep:
     """The function that makes records ready to wait for their transaction. Raises SettingsError."""
-    _, transform = load_transforms(settings, seconds)
-    return keep_records(transform_cards(settings), transform, settings.articles.max_record_bytes)
+    transforms = load_transforms(settings, seconds)
+    return keep_records(_cards(transforms), transforms[1], settings.articles.max_record_bytes)
+
+
+def _cards(transforms: Iterable[Transform | None]) -> tuple[TransformCard, ...]:
+    return tuple(each.card for each in transforms if each)
 
 
 def markup_reader(settings: Settings) -> ReadMarkup | None:
