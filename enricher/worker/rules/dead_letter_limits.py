@@ -73,9 +73,9 @@ class _Counts:
         return replace(self, letters=self.letters.copy())
 
     def add(self, ticket: Ticket, letter: DeadLetter | None) -> None:
-        """Count an article that was enriched, or became this dead letter."""
+        """Count an article that was enriched, or became this dead letter. Tombstones and skipped articles do not count."""
         if letter is None:
-            self.add_enriched(1)
+            self.add_enriched(_is_enriched(ticket))
             return
         self.articles += 1
         self.in_a_row += 1
@@ -188,12 +188,10 @@ class DeadLetterLimits:
         if not self._limits.are_set:
             return
         if not (substitutes or _any_letter(tickets)):
-            self._counts.add_enriched(sum([not isinstance(ticket.outcome, Tombstone | Skipped) for ticket in tickets]))
+            self._counts.add_enriched(sum(map(_is_enriched, tickets)))
             return
         for ticket in tickets:
-            letter = _letter_of(ticket, substitutes)
-            if letter or not isinstance(ticket.outcome, Tombstone | Skipped):
-                self._counts.add(ticket, letter)
+            self._counts.add(ticket, _letter_of(ticket, substitutes))
 
     # ---- inside
 
@@ -206,8 +204,7 @@ class DeadLetterLimits:
         counts = self._counts.copy()
         for index, ticket in enumerate(tickets):
             letter = _letter_of(ticket, substitutes)
-            if letter or not isinstance(ticket.outcome, Tombstone | Skipped):
-                counts.add(ticket, letter)
+            counts.add(ticket, letter)
             if letter and (reached := counts.reached):
                 return index, counts, reached
         return None
@@ -244,6 +241,10 @@ class DeadLetterLimits:
 
 def _place(partition: Partition, offset: int) -> str:
     return f"{partition.topic}[{partition.number}] offset {offset}"
+
+
+def _is_enriched(ticket: Ticket) -> bool:
+    return not isinstance(ticket.outcome, Tombstone | Skipped)
 
 
 def _any_letter(tickets: Sequence[Ticket]) -> bool:
