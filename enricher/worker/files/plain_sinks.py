@@ -52,9 +52,7 @@ class PlainSink(ABC, Generic[Written]):
         return {
             ticket: output
             for ticket, output in outputs
-            if isinstance(output, DeadLetter)
-            and output is not ticket.outcome
-            and output not in _WITHOUT_RECORD.values()
+            if isinstance(output, DeadLetter) and isinstance(ticket.outcome, EnrichedRecord)
         }
 
     def serve(self) -> None:

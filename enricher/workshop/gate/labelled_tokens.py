@@ -123,10 +123,9 @@ def texts_of(sentences: Sequence[Sentence], where: str) -> Iterator[tuple[str, t
 
 def _starts(tokens: Sequence[str]) -> Sequence[int]:
     """The offset at which each token begins in the text, and that of the next one."""
-    starts, last = [0], ""
+    starts = [0]
     for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        last = token[-1:]
-        gap = not (_WITHOUT_SPACES.match(last) or _WITHOUT_SPACES.match(following[:1]))
+        gap = not (_WITHOUT_SPACES.match(token[-1:]) or _WITHOUT_SPACES.match(following[:1]))
         starts.append(starts[-1] + len(token) + gap)
     return starts
 
