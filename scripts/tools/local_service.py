@@ -53,12 +53,12 @@ class Service(ABC):
 
     @property
     def title(self) -> str:
-        """What it is, perhaps with its version."""
+        """Its name in messages, perhaps with its version."""
         return self.NAME
 
     @abstractmethod
     def address(self) -> str | None:
-        """Where it is reached; None if it does not run, also if it was killed."""
+        """Its address; None if it does not run, also if it was killed."""
 
     @abstractmethod
     def answers(self, address: str) -> bool:

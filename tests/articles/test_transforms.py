@@ -57,7 +57,7 @@ def door(function: Function, setting: str = "articles.transform") -> Transform:
 
 
 def read(function: Function, given: object = GIVEN) -> Article | Skipped:
-    """What the reader makes of a document that the function has changed."""
+    """The article of a document that the function has changed."""
     transform = document_transform(door(function), MAX_BYTES)
     reader = ArticleReader(max_article_chars=500, max_value_bytes=MAX_BYTES, transform=transform, keep_document=True)
     found = reader.read(RawRecord(Partition("articles", 0), 0, b"k", orjson.dumps(given), (("h", b"1"),)))
@@ -66,7 +66,7 @@ def read(function: Function, given: object = GIVEN) -> Article | Skipped:
 
 
 def kept(function: Function, record: EnrichedRecord = RECORD) -> EnrichedRecord | DeadLetter:
-    """What becomes of a record."""
+    """The outcome of a record that the function has changed."""
     return keep_records((CARD,), door(function, "output.transform"), MAX_BYTES)(record)
 
 
@@ -255,7 +255,7 @@ def test_garbage_is_a_dead_letter(answer: object) -> None:
 
 
 def test_a_mapping_that_raises_when_it_is_read_is_a_dead_letter() -> None:
-    """What reads an answer calls foreign code, too."""
+    """Reading an answer calls foreign code, too."""
     with pytest.raises(InvalidArticle) as refused:
         read(lambda _document, _headers: OddMapping())
     assert ("transform", "WithoutWordsError") == (refused.value.stage, refused.value.foreign_type)
@@ -263,7 +263,7 @@ def test_a_mapping_that_raises_when_it_is_read_is_a_dead_letter() -> None:
 
 @pytest.mark.parametrize("function", [circle, deep])
 def test_a_document_without_end_or_too_deep_is_refused(function: Function) -> None:
-    """As many levels as the Python interface takes."""
+    """It may have as many levels as the Python interface takes."""
     assert "254 levels" in refusal(function).message
 
 
@@ -399,7 +399,7 @@ def entity(**values: object) -> Function:
     ],
 )
 def test_what_is_no_record_is_a_dead_letter_that_names_the_part(function: Function, part: str) -> None:
-    """By the schema of records, in every output format; never with the value."""
+    """The schema of records decides, in every output format; the value is never shown."""
     letter = kept(function)
     assert isinstance(letter, DeadLetter)
     assert ("transform", "InvalidArticle") == (letter.stage, letter.error_type)
@@ -407,7 +407,7 @@ def test_what_is_no_record_is_a_dead_letter_that_names_the_part(function: Functi
 
 
 def test_the_time_of_both_is_counted() -> None:
-    """By door, also of calls that fail."""
+    """Each door has its own sum, with the calls that fail."""
     seconds: dict[str, float] = {}
     before, after = (Transform(f"{name}.transform", CARD, len, seconds) for name in ("articles", "output"))
     for each in (before, after):

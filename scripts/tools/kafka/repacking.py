@@ -15,7 +15,7 @@ from tools.kafka.versions import DEFAULT, Jar, JarLock, class_path, default_fold
 _NATIVE = (".so", ".dylib", ".jnilib", ".dll", ".a")
 _OURS = ("linux/amd64/", "linux/x86_64/")
 _UNIX = 3
-"""Where a zip file says that it was written; Python writes the system that it runs on."""
+"""The system on which a zip file says that it was written; Python writes the one that it runs on."""
 
 
 def repack_kafka(folder: Path) -> JarLock:

@@ -44,7 +44,7 @@ FOR_KAFKA = (
     *("tokenizers", "fastapi", "starlette", "uvicorn", "annotated-doc"),
     *("httpx", "httpcore", "anyio", "h11", "idna", "certifi"),
 )
-"""What the worker, the broker and the peers need besides."""
+"""Packages that the worker, the broker and the peers need besides."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 CHECKOUT = (
     *("pyproject.toml", "enricher", "scripts", "tests/data/newswire-minilm", "tests/data/reference"),
