@@ -19,6 +19,7 @@ ENTRIES = {
     section.split("\n", 1)[0]: section.split("\n", 1)[1] for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
 }
 MEANS, PARTS = "**Means.**", ["**Look at.**", "**Do.**"]
+MAX_WORDS = 60
 OF_OTHER_COMMANDS = {8, 9, 10, 11, 13, 130}
 
 
@@ -38,6 +39,12 @@ def test_an_entry_says_what_to_look_at_and_what_to_do() -> None:
     for name, entry in ENTRIES.items():
         parts = re.findall(r"^(\*\*[A-Z][a-z ]+\.\*\*) \S", entry, flags=re.MULTILINE)
         assert parts in (PARTS, [MEANS, *PARTS]), name
+
+
+def test_an_entry_is_short() -> None:
+    """Whoever is on call reads it at night; what is longer belongs on the page that it links."""
+    words = {name: len(entry.partition("\n## ")[0].split()) for name, entry in ENTRIES.items()}
+    assert {} == {name: count for name, count in words.items() if count > MAX_WORDS} != words
 
 
 def test_metrics_that_it_names_exist() -> None:
