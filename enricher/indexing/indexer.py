@@ -72,9 +72,7 @@ class Indexer:
                             self._admit((), confirm=True)
                             break
                         self._turn()
-                    except (
-                        TransactionTrouble
-                    ) as trouble:  # topic or index were created again, or the client cannot go on
+                    except TransactionTrouble as trouble:  # the index was created again, or the client cannot go on
                         log.warning("%s; joining the group again", trouble)
                         self._reader.close()
                         self._open()

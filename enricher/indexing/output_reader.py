@@ -22,7 +22,7 @@ from enricher.worker.kafka.metadata import foreign, ours, partition_of, raw_reco
 from enricher.worker.kafka.partition_reader import END_OF_PARTITION
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.statistics import Statistics
-from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.stats import Connection
@@ -52,7 +52,7 @@ class OutputReader:
         self._most_row = most_row
         self._until_caught_up = until_caught_up
         self._client_errors = ClientErrors(config)
-        self._watch = TopicWatch(config)
+        self._watch = TopicWatch(config, remedy="A restart reads it from its beginning")
         self._repeats = Repeats(period_s=_REPEAT_S)
         self._stash: list[Message] = []
         """Messages that came while the consumer was paused. They do not count as read, so no commit includes them."""
@@ -184,8 +184,6 @@ class OutputReader:
                 self._consumer.commit(
                     offsets=[self._position(each, at) for each, at in offsets.items()], asynchronous=False
                 )
-        except TopicReplaced:
-            raise
         except TransactionTrouble as trouble:
             if offsets:
                 self._note_failure(trouble)
@@ -222,7 +220,7 @@ class OutputReader:
         """Whether the group has committed what was in the topic at the start; always False without `until_caught_up`."""
         try:
             return self._catching_up is not None and self._catching_up.done() and not self._must_read_again()
-        except TransactionTrouble as trouble:  # the topic is another one, or missing: the next commit notices it
+        except TransactionTrouble as trouble:  # the topic is missing: the next commit notices it
             log.warning("cannot find out whether the group has caught up: %s", trouble)
             return False
 

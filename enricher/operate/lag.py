@@ -180,7 +180,8 @@ class PartitionBacklog:
             remarks.append(f"{self.worker_start - self.committed} offsets were deleted unread")
         elif self.committed > self.worker_start:
             remarks.append(
-                "the committed offset lies beyond the end: the topic was created again, a worker starts at its beginning"
+                "the committed offset lies beyond the end: the topic was created again, and workers refuse to read it "
+                "before `enricher offsets set`"
             )
         if self.hidden:
             remarks.append(f"{self.hidden} offsets in transactions that are still open")

@@ -1,20 +1,22 @@
-"""An input topic that is recreated under a running worker is detected by its id and read from its beginning."""
+"""An input topic that is deleted and created again ends the worker, and its command lets the group read the new one."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from kafka.clients import begin, begun, config_for, ends_for, opened, poll_until, records_of, release_of
-from kafka.harness import Sent, publish
-from support.made_again import make_again
-from support.operating import admin_of, commit
-from support.patience import PATIENCE_S, retry
-from support.reading import committed_and_ends
-from support.topics import Topics, make_topics
+from commands.cli_runner import run
+from kafka.clients import config_for, ends_for, poll_until, records_of, release_of
+from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, worker
+from offsets.test_set import set_at
+from support.made_again import make_again, topic_id
+from support.operating import admin_of
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
+from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
-from enricher.worker.kafka.source import KafkaSource
-from enricher.worker.rules.commit_metadata import CommitMetadata
-from tools.kafka import Cluster
+from enricher.worker.kafka.topicwatch import TopicReplaced
 
 pytestmark = pytest.mark.broker
 
@@ -25,62 +27,44 @@ def fill(topics: Topics, partition_records: int) -> int:
     return len(publish(topics.bootstrap_servers, topics.input, [Sent(key, b"v") for key in keys]))
 
 
-def recover_until(source: KafkaSource) -> None:
-    """As the recovery does: retry while the topic is missing, or not known to every broker."""
-    retry(source.rewind, TransactionTrouble)
-
-
-def test_records_of_a_new_topic_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
-    """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
-    config = config_for(topics)
+def test_offsets_of_an_old_topic_are_not_committed_for_the_new_one(topics: Topics) -> None:
+    """The transaction detects it, and so does the recovery after any other trouble."""
     before = fill(topics, 10)
-    source, sink, diary = begun(config)
-    sink.publish(release_of(records_of(source, before)))
-    old_id = source.watch.topic_id
+    source, sink = ends_for(config_for(topics))
+    records = records_of(source, before)
     make_again(topics.bootstrap_servers, topics.input)
-    after = fill(topics, 40)
-    with pytest.raises(TransactionTrouble, match="created again"):
-        sink.publish(release_of(records_of(source, 1)))
+    with pytest.raises(TopicReplaced, match="enricher offsets set"):
+        sink.publish(release_of(records))
     sink.recover()
-    recover_until(source)
-    begin(source, diary, config, partitions=4)
-    records = records_of(source, after)
-    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
-    assert {source.watch.topic_id} == {record.topic_id for record in records}
-    assert source.watch.topic_id != old_id
-    sink.publish(release_of(records))
-    ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-    assert all(committed == end for committed, end in ends.values())
+    with pytest.raises(TopicReplaced):
+        source.rewind()
+    assert [] == read_all(topics.bootstrap_servers, topics.output)
 
 
-@pytest.mark.long
-def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
-    """The client has seen higher leader epochs of the old topic, and never accepts those of the new one."""
-    with Cluster(nodes=3) as cluster:
-        topics = make_topics(cluster.bootstrap_servers)
-        make_again(topics.bootstrap_servers, topics.input, leader=2)
-        cluster.nodes[1].stop()
-        cluster.nodes[1].start()  # which makes its epoch a higher one
-        before = fill(topics, 5)
-        config = config_for(topics, partition_timeout_s=6)
-        source, diary = opened(config)
-        records_of(source, before)
-        make_again(topics.bootstrap_servers, topics.input, leader=1)
-        after = fill(topics, 3)
-        recover_until(source)
-        begin(source, diary, config)
-        assert after == len(records_of(source, after))
-        source.close()
-
-
-def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
-    """Brokers may keep offsets of a topic that was deleted; the id beside them says which topic they belong to."""
-    fill(topics, 10)
-    stale = CommitMetadata("AnotherTopicsIdAAAAAAA").encode()
-    commit(topics.bootstrap_servers, topics.group, topics.input, dict.fromkeys(range(4), 5), stale)
-    source, _ = opened(config_for(topics))
-    records = records_of(source, 40)
-    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
+@pytest.mark.parametrize("count", [20, 200], ids=["shorter", "longer"])
+def test_a_worker_ends_and_after_its_command_nothing_is_lost_or_doubled(
+    topics: Topics, count: int, tmp_path: Path
+) -> None:
+    """Also if the new topic has grown past the position in the old one."""
+    old = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(60)))
+    log = tmp_path / "log"
+    with worker(topics.environment, log=log, stub=True) as process:
+        wait_until(lambda: len(read_all(topics.bootstrap_servers, topics.output)) == len(old), PATIENCE_S, "outputs")
+        before = topic_id(topics.bootstrap_servers, topics.input)
+        now = make_again(topics.bootstrap_servers, topics.input)
+        new = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(count, seed=2)))
+        assert 4 == process.wait(PATIENCE_S)
+    message = log.read_text("utf-8")
+    assert f"its id is {now}, and the group has read {before}" in message
+    assert f"enricher offsets set {topics.group} {topics.input} --at beginning`" in message
+    set_at(topics, "beginning")
+    with worker(topics.environment, "--until-caught-up", stub=True) as process:
+        assert 0 == process.wait(PATIENCE_S)
+    outputs = read_all(topics.bootstrap_servers, topics.output)
+    of_new = [each for each in outputs if headers_of(each)["enricher.source.topic.id"] == now.encode()]
+    assert_exactly_once(of_new, new)
+    assert len(old) == len(outputs) - len(of_new)
+    assert 0 == run("verify", env=topics.environment).exit_code
 
 
 def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:

@@ -395,7 +395,7 @@ def test_the_range_is_gone_with_a_topic_that_was_made_again(replay: Replay, tmp_
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
         make_again(replay.live.bootstrap_servers, replay.live.input)
         assert BrokerError.exit_code == process.wait(PATIENCE_S)
-    assert "is gone with the old one" in log.read_text("utf-8")
+    assert "is gone with the old topic" in log.read_text("utf-8")
     # The broker deletes the offsets with the topic, sooner or later.
     assert re.search("is not empty|its range is gone", refusal(replay, *options, log=tmp_path / "again"))
 

@@ -13,7 +13,7 @@ Knows the client, not the worker. No `KafkaException` leaves this package. From 
     catching_up        whether the group has committed what was there at the start
     precheck           properties, topics and rights, before the model is loaded
     ranges             reads ranges of offsets, for commands, and passes over batches that cannot be decompressed
-    topicwatch         whether the topics changed or were recreated
+    topicwatch         the partitions of the topics, and whether one was deleted and created again
     partition_reader   consumers without a group; everything that reads a topic builds on it, but the source
     producers          opening transactional producers, and closing them, only after a failed one was fenced
     metadata           topics, partitions and records from the client's types
@@ -31,7 +31,7 @@ the partition up in the order of this table, and the source does so last:
 | dead letters since the committed ones | `rules/dead_letter_limits.py` | given up |
 | articles that wait for the tokenizer or a schema | `loop/intake.py` | forgotten |
 | start, position, end, leader epochs, state | `partition.py` | removed after the listener was told, or rewound |
-| what the client is told: paused, to be fetched again | `assignment.py` | removed, or a new client |
+| what the client is told: paused, to be fetched again | `assignment.py` | removed |
 | which partitions left in this turn of the loop | `membership.py` | the next turn |
-| lowest offsets and ends of the topic | `starts.py` | the topic was made again |
+| the highest offset that this process committed | `starts.py` | the process ends |
 """

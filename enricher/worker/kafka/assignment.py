@@ -19,7 +19,7 @@ from enricher.worker.kafka.partition import AssignedPartition, State
 from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.starts import StartOffset, StartOffsets, assigned_at
-from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.offsets import names_of
 
@@ -53,9 +53,7 @@ class Assignment:
         self._drained_s = -math.inf
         """When the client last had no more records: no data of other partitions is ahead of one then."""
         self._trouble: TransactionTrouble | None = None
-        """Trouble that was noticed where it cannot be raised, as in a callback."""
-        self.needs_new_client = False
-        """True if only a new client helps: `renew`."""
+        """Trouble that `caught_up` noticed: only a turn of the loop recovers from it."""
         self.leaving = False
         """True once the client is being closed: callbacks still come, and may only give up partitions."""
 
@@ -70,8 +68,6 @@ class Assignment:
         try:
             found = self.starts.committed_starts(mine)
         except TransactionTrouble as trouble:
-            if isinstance(trouble, TopicReplaced):
-                self._trouble = trouble
             log.info("the start of %s is not known yet: %s", names_of(mine), trouble)
         finally:
             self.fetching.assign({partition: found.get(partition) for partition in mine})
@@ -159,12 +155,6 @@ class Assignment:
         """Let the next `tend` raise this error."""
         self._trouble = trouble
 
-    def check_topic(self) -> None:
-        """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
-        for topic in self._watch.refresh():
-            self.starts.forget(topic)
-            self.needs_new_client = True
-
     def rewind(self) -> None:
         """Go back to the committed offsets; partitions without one wait for `tend`.
 
@@ -176,18 +166,6 @@ class Assignment:
             found = self.starts.find_or_end(partitions)
             self.fetching.stop([partition for partition in partitions if partition not in found])
             self._begin(found)
-
-    def abandon(self) -> Sequence[Partition]:
-        """Forget the client and its partitions. Returns the partitions that were assigned."""
-        partitions = list(self.partitions)
-        self.partitions.remove(partitions)
-        return partitions
-
-    def renew(self, consumer: Consumer) -> None:
-        """Use this client from now on. It has joined the group and has no partitions yet."""
-        self.fetching.renew(consumer)
-        self.starts.renew(consumer)
-        self._trouble, self.needs_new_client = None, False
 
     # ---- inside
 
@@ -232,10 +210,6 @@ class Fetching:
         self._gather_until_s = 0.0
         self._resumed: set[Partition] = set()
         """Partitions that the client paused during a rebalance and that stay."""
-
-    def renew(self, consumer: Consumer) -> None:
-        """Use this consumer from now on."""
-        self._consumer = consumer
 
     def assign(self, starts: Mapping[Partition, StartOffset | None]) -> None:
         """Assign partitions at their starts, and pause those without a start. Raises the client's errors.

@@ -1,7 +1,6 @@
 """Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`).
 
-If the topic is created again meanwhile, the ends of the new topic count from then on: the old ends are never reached. A
-group that replays a range has caught up once it has committed the ends of the range.
+A group that replays a range has caught up once it has committed the ends of the range.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.worker.kafka.errors import ClientErrors
 from enricher.worker.kafka.metadata import answer_to, foreign, listed_offsets, ours
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.records import Partition
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
@@ -41,7 +40,6 @@ class CatchingUp:
         self._client_errors = client_errors
         self._timeout_s = config.request_timeout_s
         self._ends: Mapping[Partition, int] = {}
-        self._topic_ids: Mapping[str, str] = {}
         self._next_check_s = self._next_topic_check_s = 0.0
 
     def note(self) -> None:
@@ -49,23 +47,17 @@ class CatchingUp:
 
         Waits for leaders, which a new topic does not have at once, for the request timeout at most.
         """
-        topic_ids = self._watch.topic_ids
         partitions = [
             Partition(topic, number) for topic in self._topics for number in range(self._watch.partitions[topic])
         ]
         if self._replays:
-            self._ends, self._topic_ids = self._ends_of_the_range(partitions), topic_ids
+            self._ends = self._ends_of_the_range(partitions)
             return
         deadline = Deadline(self._timeout_s)
         lows, ends = (self._list(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
-        self._topic_ids = topic_ids
         records = sum(ends[partition] - lows[partition] for partition in partitions)
         log.info("catching up with at most %d records; some of them may be committed already", records)
-
-    def renew(self, consumer: Consumer) -> None:
-        """Ask this consumer from now on."""
-        self._consumer = consumer
 
     def done(self) -> bool:
         """True once the group has committed all these ends. May block for some request timeouts.
@@ -76,8 +68,6 @@ class CatchingUp:
         if now_s < self._next_check_s:
             return False
         try:
-            if self._watch.topic_ids != self._topic_ids:
-                self.note()
             if self._is_committed():
                 return True
             if now_s >= self._next_topic_check_s:
@@ -85,7 +75,7 @@ class CatchingUp:
                 self._next_topic_check_s = now_s + _CHECK_TOPIC_S
                 self._watch.ask()
                 self._watch.confirm()
-        except (TopicReplaced, MissingTopic):
+        except MissingTopic:
             raise
         except (KafkaException, TransactionTrouble) as trouble:
             cause = trouble.args[0]

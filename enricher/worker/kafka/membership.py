@@ -69,7 +69,6 @@ class Rebalances:
         self._raised: Exception | None = None
         self._removed: set[Partition] = set()
         """Partitions that were revoked or lost in this turn of the loop."""
-        self._over = False
         self._clock = clock
         self._changed_s = -math.inf
         """The time of the last callback."""
@@ -99,18 +98,10 @@ class Rebalances:
             raised, self._raised = self._raised, None
             raise raised
 
-    def end(self, partitions: Sequence[Partition]) -> None:
-        """Ignore further callbacks: the consumer is given up, and these partitions are lost with it."""
-        self._over = True
-        if partitions:
-            self._listener.lost(partitions)
-
     # ---- inside
 
     def _callback(self, handle: _Callback) -> _Callback:
         def callback(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            if self._over:
-                return
             try:
                 handle(consumer, partitions)
             except Exception as error:  # noqa: BLE001  raised again by check()

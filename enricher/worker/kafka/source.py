@@ -46,7 +46,7 @@ class KafkaSource:
         self._client_errors = ClientErrors(config)
         self._statistics = Statistics(config.inputs)
         self._joined = False
-        self._consumer = self._connect()
+        self._consumer = new_client(Consumer, config.consumer() | {"stats_cb": self._statistics}, self._client_errors)
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
         self._partitions, self._fetching = self._assignment.partitions, self._assignment.fetching
@@ -73,7 +73,8 @@ class KafkaSource:
             if self._catching_up:
                 with mapping_errors("asking for offsets", self.watch.client_errors, self.watch.client):
                     self._catching_up.note()
-        self._join(listener)
+        self._rebalances = Rebalances(self._assignment, listener)
+        self._rebalances.subscribe(self._consumer, self._config.inputs)
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
         """At most `limit` records; usually only one if it may wait, for at most `timeout_s`. Calls the listener.
@@ -134,16 +135,9 @@ class KafkaSource:
         return self._partitions.start_of(partition)
 
     def rewind(self) -> None:
-        """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble, or Stalled.
-
-        If the topic was recreated, it is read from its beginning, with a new client: the old one may keep the leaders of
-        the old topic for ever (librdkafka 4898).
-        """
-        self._assignment.check_topic()
-        if self._assignment.needs_new_client:
-            self._renew()
-        else:
-            self._assignment.rewind()
+        """Go back to the committed offsets of all assigned partitions. Raises TransactionTrouble, TopicReplaced, Stalled."""
+        self.watch.refresh()
+        self._assignment.rewind()
 
     def membership(self) -> Member:
         """This worker as a current member, for a transaction. Raises TransactionTrouble while it is not a member."""
@@ -172,7 +166,7 @@ class KafkaSource:
         self._assignment.note_commit(release.committable)
 
     def caught_up(self) -> bool:
-        """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""
+        """True once the group has committed the ends that partitions had at `open`. Raises TopicReplaced."""
         try:
             return self._catching_up is not None and self._catching_up.done()
         except TransactionTrouble as trouble:
@@ -249,27 +243,6 @@ class KafkaSource:
                     *partition, at.position, last - 1,
                 )  # fmt: skip
         self._fetching.go_on_at(beginnings)
-
-    def _connect(self) -> Consumer:
-        return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)
-
-    def _join(self, listener: PartitionListener) -> None:
-        self._listener = listener
-        self._rebalances = Rebalances(self._assignment, listener)
-        self._rebalances.subscribe(self._consumer, self._config.inputs)
-
-    def _renew(self) -> None:
-        """Leave the group and join it with a new client. Raises TransactionTrouble, after which it may be called again."""
-        self._rebalances.end(self._assignment.abandon())
-        old, self._consumer = self._consumer, self._connect()
-        self._joined = False
-        with mapping_errors("leaving the group", self._client_errors):
-            leave(old)
-        with mapping_errors("joining the group again", self._client_errors):
-            self._join(self._listener)
-        self._assignment.renew(self._consumer)
-        if self._catching_up:
-            self._catching_up.renew(self._consumer)
 
     def _position(self, partition: Partition, offset: int, mark: Mark, reached: ReachedLimit) -> TopicPartition:
         at, replay = self._partitions.get(partition), self._config.replay

@@ -4,9 +4,9 @@ The client can look up committed offsets itself, but asks only once and never ag
 (librdkafka 5586). So this module asks, and gives the client explicit offsets.
 
 A partition without a committed offset begins at its beginning if none of its records can have an output: its output
-partitions were never written, it has no records, or its topic has replaced another one. That start is committed before
-anything is read, so outputs without an offset, even aborted ones, show that the offset was lost. Then the worker refuses,
-because a guess would lose or double articles; `enricher offsets set` says where to begin.
+partitions were never written, or it has no records. That start is committed before anything is read, so outputs without an
+offset, even aborted ones, show that the offset was lost. Then the worker refuses, because a guess would lose or double
+articles; `enricher offsets set` says where to begin. It refuses an offset of an earlier topic of the same name alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_clien
 from enricher.worker.kafka.metadata import foreign, ours, without_errors
 from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch
+from enricher.worker.kafka.topicwatch import TopicReplaced, TopicWatch, how_to_begin
 from enricher.worker.records import Partition, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.rules.offsets import names_of
@@ -77,10 +77,6 @@ class StartOffsets:
         self._watch = watch
         self._client_errors = client_errors
         self._floors: dict[Partition, int] = {}
-        self._replaced: set[str] = set()
-        """Topics that have replaced others while this worker ran."""
-        self._of_earlier_topics: set[Partition] = set()
-        """Partitions whose committed offset belongs to an earlier topic."""
         self._unwritten: AbstractSet[Partition] = frozenset()
         self._next_s = 0.0
         self._warnings = Repeats(period_s=_WARN_EVERY_S)
@@ -105,24 +101,6 @@ class StartOffsets:
         if not offsets.keys().isdisjoint(self._partitions.waiting):  # they begin now
             self.hurry()
 
-    def forget(self, topic: str) -> None:
-        """Note that the topic was recreated: committed offsets are of the old topic; the new one is read from its beginning.
-
-        A new client is assigned its partitions again, so nothing that is known of them now is kept.
-        """
-        if self._config.replay:
-            raise BrokerError(
-                f"the topic '{topic}' was deleted and created again: the range that the group "
-                f"'{self._config.group_id}' replays is gone with the old one"
-            )
-        for partition in [each for each in self._floors if each.topic == topic]:
-            del self._floors[partition]
-        self._replaced.add(topic)
-
-    def renew(self, consumer: Consumer) -> None:
-        """Ask this consumer from now on."""
-        self._consumer = consumer
-
     def hurry(self) -> None:
         """Look up starts in the next turn, because the answer may have changed."""
         self._next_s = 0.0
@@ -146,8 +124,6 @@ class StartOffsets:
             found = self.committed_starts(waiting)
             if missing := [partition for partition in waiting if partition not in found]:
                 found = {**found, **self._determine(missing)}
-        except TopicReplaced:
-            raise
         except TransactionTrouble as trouble:
             self._note(trouble, waiting, now_s)
         self._next_s = time.monotonic() + _PAUSE_S
@@ -162,19 +138,19 @@ class StartOffsets:
     def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, StartOffset]:
         """Do what `committed_starts` does without asking whether the topics changed. Blocks for `timeout_s` at most.
 
-        Raises TransactionTrouble also if an answer is stale.
+        Raises TransactionTrouble also if an answer is stale, TopicReplaced if it is an offset of an earlier topic.
         """
         found: dict[Partition, StartOffset] = {}
         with mapping_errors("asking for the committed offsets", self._client_errors):
             tps = without_errors(self._consumer.committed([foreign(each) for each in partitions], timeout=timeout_s))
         self._client_errors.answered = True
-        for tp in tps:
-            partition, metadata = ours(tp), CommitMetadata.decode(tp.metadata)
-            if tp.offset < 0:
-                continue
-            if not metadata.is_of(self._watch.topic_ids[tp.topic]):
-                self._of_earlier_topics.add(partition)
-                continue
+        committed = {ours(tp): (tp, CommitMetadata.decode(tp.metadata)) for tp in tps if tp.offset >= 0}
+        for partition, (tp, metadata) in committed.items():
+            topic_id, before = self._watch.topic_ids[tp.topic], metadata.topic_id
+            if before not in {None, topic_id}:
+                numbers = [each.number for each, (_, its) in committed.items() if its.topic_id == before]
+                remedy = how_to_begin(self._config, tp.topic, self._some(tp.topic, numbers))
+                raise TopicReplaced(tp.topic, before, topic_id, remedy)
             if tp.offset < self._floors.get(partition, 0):
                 message = (
                     f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
@@ -246,14 +222,7 @@ class StartOffsets:
         places = {partition: self._places_of(partition) for partition in partitions}
         unwritten = self._unwritten | self._unwritten_of(set[Partition]().union(*places.values()))
         return {
-            partition
-            for partition in partitions
-            if partition not in self._floors
-            and (
-                partition.topic in self._replaced
-                or partition in self._of_earlier_topics
-                or places[partition] <= unwritten
-            )
+            partition for partition in partitions if partition not in self._floors and places[partition] <= unwritten
         }
 
     @property
@@ -310,16 +279,20 @@ class StartOffsets:
         group, commands = self._config.group_id, []
         for topic in sorted({partition.topic for partition in lost}):
             numbers = [partition.number for partition in lost if partition.topic == topic]
-            some = numbers if len(numbers) < self._watch.partitions[topic] else []
-            options = "".join(f" --partition {number}" for number in some)
+            options = "".join(f" --partition {number}" for number in self._some(topic, numbers))
             commands.append(f"enricher offsets set {group} {topic} --at behind-outputs{options}")
         return SettingsError(
             f"the group '{group}' has no committed offset for {names_of(lost)}, but there are records where their outputs "
             "would be. Either the group has lost its offsets (Kafka deletes them when a group has no member for "
-            "offsets.retention.minutes), or it is new and others write to the same topics. A guess would lose or double "
+            "offsets.retention.minutes, and with the topic if that is deleted and created again), or it is new and others "
+            "write to the same topics. A guess would lose or double "
             f"articles: stop all workers of the group, and say where it begins: {'; '.join(commands)}. Instead of "
             "behind-outputs, `beginning` reads everything (again), and `end` only what is published from now on"
         )
+
+    def _some(self, topic: str, numbers: Sequence[int]) -> Sequence[int]:
+        """These partitions as a command must name them: none if they are all of the topic."""
+        return numbers if len(numbers) < self._watch.partitions[topic] else ()
 
     def _note(self, trouble: TransactionTrouble, waiting: Sequence[Partition], now_s: float) -> None:
         """Log the trouble as a warning once it has lasted, since nothing of these partitions is read."""

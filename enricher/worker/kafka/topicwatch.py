@@ -1,8 +1,8 @@
 """Watches the ids of the input topics, and how many partitions each of the topics has.
 
 A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
-changes (KIP-516). So every transaction asks for it, after its records were read and before their
-offsets are sent.
+changes (KIP-516). So every transaction asks for it, after its records were read and before their offsets are sent. A changed
+id ends the process: a client that has read the old topic may never find the leaders of the new one (librdkafka 4898).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
-from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
+from enricher.errors import BrokerError, MissingTopic, SettingsError, TransactionTrouble
 from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client, our_error
 from enricher.worker.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.worker.kafka.properties import KafkaConfig
@@ -35,18 +35,35 @@ _LATE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAIL
 _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
-class TopicReplaced(TransactionTrouble):
-    """The input topic was created again while its records were read; only a rewind helps."""
+class TopicReplaced(BrokerError):
+    """An input topic is another one than before, under the same name. `remedy`: what to do about it."""
+
+    def __init__(self, topic: str, before: str, now: str, remedy: str) -> None:
+        super().__init__(
+            f"the topic '{topic}' was deleted and created again: its id is {now}, and the group has read {before}. This "
+            f"process ends before it commits anything of the new topic. {remedy}"
+        )
+
+
+def how_to_begin(config: KafkaConfig, topic: str, numbers: Sequence[int] = ()) -> str:
+    """The remedy for a topic that was created again, if the group is to read these partitions of it, by default all."""
+    group = config.group_id
+    if config.replay:
+        return f"The range that the group '{group}' replays is gone with the old topic"
+    options = "".join(f" --partition {number}" for number in numbers)
+    return f"Stop all workers of the group, and run `enricher offsets set {group} {topic} --at beginning{options}`"
 
 
 class TopicWatch:
     """Asks about the topics over one connection. For one thread, the loop's.
 
-    `topic_ids`: those of the input topics whose records are read; only `refresh` changes them.
+    `topic_ids`: those of the input topics, which stay as they were first reported. `remedy`: what to do if one changes, by
+    default `how_to_begin`.
     """
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig, *, remedy: str = "") -> None:
         self._config = config
+        self._remedy = remedy
         self.client_errors = ClientErrors(config)
         self.client = self._connect()
         """The client, also for other questions about topics. It is replaced after a question without an answer."""
@@ -69,21 +86,13 @@ class TopicWatch:
         """The id of the input topic; of the first one if there are several."""
         return self.topic_ids[self._config.input_topic]
 
-    def refresh(self) -> Sequence[str]:
-        """Adopt the topics as they are now. Returns the input topics that were created again.
+    def refresh(self) -> None:
+        """Learn the topics' ids, or confirm those that are known. Brokers that hear of topics late are asked again.
 
-        Blocks for the request timeout at most; raises TransactionTrouble without an answer.
+        Blocks for the request timeout at most; raises what `confirm` raises.
         """
-        before = self.topic_ids
         self.ask()
-        self.topic_ids = self._answer(patient=True)
-        changed = [topic for topic, topic_id in self.topic_ids.items() if before.get(topic, topic_id) != topic_id]
-        for topic in changed:
-            log.warning(
-                "the topic '%s' was deleted and created again (its id is %s, before %s): reading it from its beginning",
-                topic, self.topic_ids[topic], before[topic],
-            )  # fmt: skip
-        return changed
+        self._answer(patient=True)
 
     def ask(self) -> None:
         """Send a question and discard earlier ones. Does not block."""
@@ -91,14 +100,11 @@ class TopicWatch:
         self._send()
 
     def confirm(self) -> None:
-        """Wait for the answer to `ask`. Raises TopicReplaced if the input topic is no longer the one that is read.
+        """Wait for the answer to `ask`. Raises TopicReplaced if an input topic is no longer the one that is read.
 
         Raises TransactionTrouble without an answer within the request timeout.
         """
-        for topic, topic_id in self._answer(patient=False).items():
-            if topic_id != self.topic_ids[topic]:
-                message = f"the topic '{topic}' was deleted and created again while its records were read"
-                raise TopicReplaced(message)
+        self._answer(patient=False)
 
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """The last stable offsets, without partitions that got no answer. None while the answer is pending.
@@ -151,12 +157,13 @@ class TopicWatch:
                 self.client.describe_topics(TopicCollection(self._config.topics), request_timeout=timeout_s)
             )
 
-    def _answer(self, *, patient: bool) -> Mapping[str, str]:
-        """The topic ids in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
+    def _answer(self, *, patient: bool) -> None:
+        """Take the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
         while True:
             if good := next(filter(_complete, self._asked), None):
-                return self._take(good)
+                self._take(good)
+                return
             newest = self._asked[-1]
             refused = all(future.done() for future in newest.values())
             final = refused and _is_refused(newest, but=_LATE if patient else frozenset())
@@ -170,7 +177,7 @@ class TopicWatch:
                 self.client, renewal = self._connect(), Deadline(_NEW_CLIENT_S)
             self._send()
 
-    def _take(self, answers: _Answers) -> Mapping[str, str]:
+    def _take(self, answers: _Answers) -> None:
         self._asked, self.client_errors.answered = [], True
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}
@@ -181,7 +188,12 @@ class TopicWatch:
                 _counts_text(self.partitions),
             )
         self.partitions = counts
-        return {topic: topic_id_text(described[topic].topic_id) for topic in self._config.inputs}
+        topic_ids = {topic: topic_id_text(described[topic].topic_id) for topic in self._config.inputs}
+        for topic, before in self.topic_ids.items():
+            if topic_ids[topic] != before:
+                remedy = self._remedy or how_to_begin(self._config, topic)
+                raise TopicReplaced(topic, before, topic_ids[topic], remedy)
+        self.topic_ids = topic_ids
 
     def _trouble(self, answers: _Answers) -> TransactionTrouble:
         """The error for a question that failed."""

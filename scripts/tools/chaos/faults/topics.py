@@ -63,7 +63,7 @@ class TopicMadeAgain(_OffsetsGone):
             self.about += f", at once, with {count} in partition {self.filled}"
 
     def heal(self) -> None:
-        """Do as the operator: a worker that started meanwhile has not seen the old topic, and refuses to guess."""
+        """Do as the operator: workers end when they see the new topic, and refuse to start without offsets."""
         self.scene.crew.rest()
         self.scene.topics.wait_until_empty()
         self.wake_after(self.scene.start_set_offsets())
