@@ -36,7 +36,9 @@ from tools.demo.checkpoints import write_pooling
 
 REFERENCE = ROOT / "tests" / "data" / "reference"
 OUTPUTS = REFERENCE / "heads"
-"""`FAMILY.npz`: what transformers says."""
+"""`FAMILY.npz`: what transformers says, one window at a time, in float32. `ragged.HEAD [8, values]`: a row for each window
+of `reference.npz`. `windows.HEAD [44, values]` and `articles.HEAD [3, values]`: articles of 1, 3 and 40 windows, where an
+article's row is the mean over its tokens, each as the window that owns it says."""
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
 HeadName = Literal["single", "multi", "mean", "cls"]
 HEADS: tuple[HeadName, ...] = ("single", "multi", "mean", "cls")
