@@ -14,7 +14,7 @@
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
         ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password; or the schema registry
-        │   └── NoAnswer            the same for most commands; a replay asks again
+        │   └── NoAnswer            the same, where no broker answers
         ├── Fenced              5   a newer producer has our transactional id
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work was lost inside the worker

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.table import Table
 
-from enricher.errors import BrokerError, SettingsError
+from enricher.errors import BrokerError
 from enricher.worker.commands.console import data_console
 from enricher.worker.kafka.errors import DENIED, Complaint, broker_errors, new_client
 from enricher.worker.kafka.metadata import settings_of
@@ -63,25 +63,12 @@ def topics_create(
             help=f"Replicas of each partition. Default: one per broker, at most {MAX_DEFAULT_REPLICAS}.",
         ),
     ] = None,
-    into: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC", help="Create the topics of a replay instead: for its records, and its dead letters."
-        ),
-    ] = None,
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TOPIC", help="With --into, the topic for dead letters. Default: INTO.dead-letters."),
-    ] = None,
 ) -> None:
-    """Create the input, output and dead-letter topics. Existing ones are left alone; `doctor` says how they are set.
-
-    With --into the two topics that `enricher replay` needs with the same options, with as many partitions as the input.
-    """
+    """Create the input, output and dead-letter topics. Existing ones are left alone; `doctor` says how they are set."""
     settings = load_settings()
     admin = Admin(kafka_config(settings))
-    message_bytes = _message_bytes(settings, into, dead_letters)
-    existing = {name: admin.topic(name) for name in (*settings.kafka.inputs, *message_bytes)}
+    message_bytes = _message_bytes(settings)
+    existing = {name: admin.topic(name) for name in message_bytes}
     plans = plan_topics(
         message_bytes,
         existing,
@@ -103,16 +90,13 @@ def topics_create(
         console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
-def _message_bytes(settings: Settings, into: str | None, dead_letters: str | None) -> dict[str, int]:
-    """The topics that are asked for, and the least `max.message.bytes` of each."""
+def _message_bytes(settings: Settings) -> dict[str, int]:
+    """The topics of the settings, and the least `max.message.bytes` of each."""
     kafka, articles = settings.kafka, settings.articles
-    if dead_letters and not into:
-        raise SettingsError("--dead-letters goes with --into; kafka.dead_letter_topic names the topic of the workers")
-    letters = dead_letters or (f"{into}.dead-letters" if into else kafka.dead_letter_topic)
     return {
-        **({} if into else dict.fromkeys(kafka.inputs, _LARGE_MESSAGE_BYTES)),
-        into or kafka.output_topic: max(_KAFKA_MESSAGE_BYTES, articles.max_record_bytes),
-        letters: max(_LARGE_MESSAGE_BYTES, articles.max_dead_letter_bytes),
+        **dict.fromkeys(kafka.inputs, _LARGE_MESSAGE_BYTES),
+        kafka.output_topic: max(_KAFKA_MESSAGE_BYTES, articles.max_record_bytes),
+        kafka.dead_letter_topic: max(_LARGE_MESSAGE_BYTES, articles.max_dead_letter_bytes),
     }
 
 

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
 )
 from support.patience import PATIENCE_S
 
-from enricher.errors import SettingsError
 from enricher.operate.topics import TopicView, plan_topics
 
 if TYPE_CHECKING:
@@ -55,20 +54,6 @@ def test_existing_topics_are_left_alone_and_set_the_partition_count(broker: Clus
     assert partition_counts(broker, other) == [2, 2, 2]
     assert run("topics", "create", "--partitions", "5", env=other).output.count("exists") == 3
     assert partition_counts(broker, other) == [2, 2, 2]
-
-
-@pytest.mark.broker
-def test_the_topics_of_a_replay_are_as_many_partitions_as_the_input(broker: Cluster) -> None:
-    """Two topics, and none of the live workers; the dead letters may have another name."""
-    environment = unused_names(broker.bootstrap_servers)
-    into = f"{environment['ENRICHER_KAFKA__OUTPUT_TOPIC']}-again"
-    assert run("topics", "create", "--partitions", "3", env=environment).exit_code == 0
-    assert run("topics", "create", "--into", into, env=environment).exit_code == 0
-    made = {"OUTPUT_TOPIC": into, "DEAD_LETTER_TOPIC": f"{into}.dead-letters"}
-    assert partition_counts(broker, made) == [3, 3]
-    other = run("topics", "create", "--into", into, "--dead-letters", f"{into}-letters", env=environment)
-    assert (1, 1) == (other.output.count("exists"), other.output.count("created"))
-    assert isinstance(run("topics", "create", "--dead-letters", "x", env=environment).exception, SettingsError)
 
 
 @pytest.mark.broker

@@ -357,12 +357,12 @@ def test_only_what_a_worker_reads_rolls_the_workers() -> None:
     assert not roll(render(), render({"autoscaling": {"mode": "hpa"}}))
 
 
-def test_another_range_is_another_job() -> None:
+def test_another_replay_is_another_job() -> None:
     """Kubernetes refuses to change one."""
     values = values_of(CHART / "ci" / "replay-values.yaml")
     names = {
         render({**values, "replay": {**values["replay"], **change}}).one("Job")["metadata"]["name"]
-        for change in ({}, {"to": "end"}, {"group": "other"}, {"model": {"path": "third"}})
+        for change in ({}, {"into": "third"}, {"group": "other"}, {"model": {"path": "third"}})
     }
     assert 4 == len(names)
 

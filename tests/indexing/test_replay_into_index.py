@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 
 import orjson
 import pytest
@@ -12,6 +10,7 @@ from commands.cli_runner import run
 from indexing.stage import PARTITIONS, Stage, make_stage
 from kafka.harness import Sent, as_sent, publish, short_articles, source_of, worker
 from support.forked import Forked
+from support.operating import commit
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.search_server import SearchServer, cut_after, refuse, serving
@@ -26,14 +25,16 @@ pytestmark = pytest.mark.broker
 Places = dict[tuple[int, int], Sent]
 
 
-def replay(stage: Stage, begin: Path) -> Forked:
-    """A replay by another model than that of the live workers."""
+def replay(stage: Stage) -> Forked:
+    """A replay by another model than that of the live workers, from the second half of each partition on."""
     letters = f"{stage.replayed}.dead-letters"
     make_topics(stage.topics.bootstrap_servers, [letters], PARTITIONS)
-    into = ("--into", stage.replayed, "--dead-letters", letters, "--group", f"{stage.topics.group}.replay")
-    options = ("--from", str(begin), "--to", "end")
+    group = f"{stage.topics.group}.replay"
+    ends = committed_and_ends(stage.topics.bootstrap_servers, stage.topics.group, stage.topics.input)
+    halves = {number: end // 2 for number, (_, end) in ends.items()}
+    commit(stage.topics.bootstrap_servers, group, stage.topics.input, halves, "")
     return Forked(
-        [STUB_WORKER, "replay", *options, *into],
+        [STUB_WORKER, "replay", "--into", stage.replayed, "--dead-letters", letters, "--group", group],
         {
             **os.environ,
             **stage.environment,
@@ -42,13 +43,6 @@ def replay(stage: Stage, begin: Path) -> Forked:
             "ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "15",
         },
     )
-
-
-def second_half(stage: Stage, file: Path) -> Path:
-    """Find where the second half of each partition of the input begins, as a replay takes it."""
-    ends = committed_and_ends(stage.topics.bootstrap_servers, stage.topics.group, stage.topics.input)
-    file.write_text(json.dumps({str(number): end // 2 for number, (_, end) in ends.items() if end}), "utf-8")
-    return file
 
 
 def wanted_of(places: Places, replayed: set[tuple[int, int]]) -> dict[str, tuple[str, str]]:
@@ -67,7 +61,7 @@ def held_by(search: SearchServer) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("odd", ["", "output-offset"])
-def test_a_replay_replaces_what_is_older_while_live_records_come(broker: Cluster, tmp_path: Path, odd: str) -> None:
+def test_a_replay_replaces_what_is_older_while_live_records_come(broker: Cluster, odd: str) -> None:
     """Updates, deletes and new articles meanwhile. The control takes the offsets of outputs for versions."""
     with serving() as search:
         stage = make_stage(broker.bootstrap_servers, search.url, ENRICHER_OUTPUT__ARTICLE="whole")
@@ -78,7 +72,7 @@ def test_a_replay_replaces_what_is_older_while_live_records_come(broker: Cluster
             wait_until(lambda: len(search.found) == len(articles), PATIENCE_S, "the live records are indexed")
             search.behaviours.extend([refuse(429), cut_after])
             with (
-                replay(stage, second_half(stage, tmp_path / "from.json")) as replaying,
+                replay(stage) as replaying,
                 stage.indexer(odd=odd, kafka__output_topic=stage.replayed),
             ):
                 wait_until(lambda: bool(read_all(servers, stage.replayed)), PATIENCE_S, "the replay is at work")

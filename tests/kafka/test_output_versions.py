@@ -57,7 +57,7 @@ def test_attempts_share_a_version_and_a_replay_replaces_the_same_input(
     assert 0 == report.facts["records without a version"]
 
     chosen = ("--into", again.output, "--dead-letters", again.dead_letters, "--group", again.group)
-    program = [STUB_WORKER, "replay", "--from", "beginning", "--to", "end", *chosen]
+    program = [STUB_WORKER, "replay", *chosen]
     with Forked(program, {**os.environ, **environment, "ENRICHER_MODEL__GENERATION": "1"}) as process:
         assert 0 == process.wait(PATIENCE_S)
     for (partition, offset), [version] in versions_in(again).items():

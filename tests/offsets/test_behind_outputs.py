@@ -18,9 +18,9 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, NoAnswer
-from enricher.operate import offset_commands as setting
+from enricher.operate import behind_outputs as setting
+from enricher.operate.behind_outputs import BehindOutputs
 from enricher.operate.inspector import Inspector
-from enricher.operate.offset_commands import BehindOutputs
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import RawRecord, Ticket, Tombstone
 from tools.kafka import Cluster

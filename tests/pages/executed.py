@@ -66,6 +66,7 @@ def run_commands(page: str, topics: Topics, folder: Path, servers: dict[str, str
         "--topic articles": f"--topic {topics.input}",
         "_TOPIC=": f"_TOPIC={topics.group}.",  # names of their own, so that no test meets another
         "GROUP_ID=": f"GROUP_ID={topics.group}.",
+        "enricher.replay-47 articles": f"{topics.group}.enricher.replay-47 {topics.input}",
         "--group ": f"--group {topics.group}.",
         "--into ": f"--into {topics.group}.",
         "/models/next": str(MINILM_FOLDER),

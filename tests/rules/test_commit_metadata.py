@@ -14,7 +14,6 @@ from enricher.worker.rules.commit_metadata import CommitMetadata
         (CommitMetadata(), "enricher/1"),
         (CommitMetadata("kz7-Q2mNTXS0b_1d0wY3sA"), "enricher/1 topic-id=kz7-Q2mNTXS0b_1d0wY3sA"),
         (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
-        (CommitMetadata("id", Mark(attempts=3), until=40), "enricher/1 topic-id=id attempts=3 until=40"),
         (CommitMetadata("id", reached_limit=ReachedLimit(in_window=9)), "enricher/1 topic-id=id limit-in-window=9"),
         (
             CommitMetadata(reached_limit=ReachedLimit(3, reason="decode:InvalidArticle")),
@@ -40,8 +39,7 @@ def test_what_somebody_else_wrote_says_nothing(text: str | None) -> None:
         "enricher/1 attempts=-1",
         "enricher/1 attempts=x alone=",
         "enricher/1 attempts=²",
-        "enricher/1 until=-1",
-        "enricher/1 began-with=4",  # of earlier versions
+        "enricher/1 began-with=4 replay=beginning..end until=9",  # of earlier versions
         f"enricher/1 attempts={'9' * 5_000}",
         "enricher/1 dead-letters=9 dead-letters-in-a-row=3",  # counts of earlier versions
     ],

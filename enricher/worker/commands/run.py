@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +31,6 @@ from enricher.worker.processes import Processes, end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_settings_files, variable_name
 from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
-from enricher.worker.stats import Counters
 from enricher.worker.telemetry import logs
 from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.observed import Observed
@@ -213,23 +212,14 @@ class Share:
 AROUND_S = 90.0
 """The bound of opening and closing health and telemetry, outside other guards: the last export of spans may take 30 s."""
 
-Progress = Callable[[Counters, float], AbstractContextManager[None]]
-"""Reports the counts at intervals of that many seconds."""
-
 
 def work(
     settings: Settings,
     options: RunOptions,
     signals: Signals,
     watchdog: Watchdog,
-    *,
-    replay: str = "",
-    progress: Progress = progress_lines,
 ) -> None:
-    """Build a worker and run it. Until it has connected, health reports it as starting.
-
-    `replay`: the name of the range that the group replays.
-    """
+    """Build a worker and run it. Until it has connected, health reports it as starting."""
     with (
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
@@ -250,7 +240,6 @@ def work(
                 tasks,
                 guard=watchdog.guard,
                 until_caught_up=options.until_caught_up,
-                replay=replay,
                 tracing=spans,
             )
 
@@ -258,7 +247,7 @@ def work(
             seen = observe(settings, tasks, worker)
             exports.enter_context(export_metrics(seen, INSTRUMENTS))
             health.show(view_of(worker, watchdog, seen))
-            reporting.enter_context(progress(worker.counters, options.report_every_s))
+            reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
 
         signals.stop = worker.stop
         try:

@@ -219,7 +219,7 @@ class Fetching:
         self._resumed = {*self._partitions} - starts.keys()
         self._consumer.incremental_assign([assigned_at(partition, start) for partition, start in starts.items()])
         # Always tell the client both: a partition that was revoked while paused stays paused in it when it comes back.
-        reading = {p for p, start in starts.items() if start and not start.start.is_over and not self._paused}
+        reading = {p for p, start in starts.items() if start and not self._paused}
         self._consumer.resume([foreign(partition) for partition in starts if partition in reading])
         self._consumer.pause([foreign(partition) for partition in starts if partition not in reading])
 
@@ -234,8 +234,7 @@ class Fetching:
             begun = [partition for partition, start in starts.items() if self._seek(start.at(partition))]
         for partition in begun:
             self._partitions[partition].begin(starts[partition].start, starts[partition].leader_epoch)
-        self.read_on([partition for partition in begun if self._partitions[partition].state is State.READING])
-        self.stop_finished(begun)
+        self.read_on(begun)
 
     def go_back(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble also if the client cannot seek yet."""
@@ -246,24 +245,10 @@ class Fetching:
         if refused:
             raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
 
-    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
-        """Fetch from these offsets after the broker deleted the earlier ones. The client refuses to seek then."""
-        tps = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-        with mapping_errors("assigning again", self._client_errors):
-            self._consumer.incremental_unassign(tps)
-            self._consumer.incremental_assign(tps)
-            if self._paused:
-                self._consumer.pause(tps)
-
     def stop(self, partitions: Collection[Partition]) -> None:
         """Pause the given partitions. The client drops what it has fetched of them."""
         with mapping_errors("pausing", self._client_errors):
             self._consumer.pause([foreign(partition) for partition in partitions])
-
-    def stop_finished(self, partitions: Collection[Partition]) -> None:
-        """Pause the given partitions that have reached the end of the replayed range."""
-        if finished := [each for each in self._partitions.of(State.FINISHED) if each in partitions]:
-            self.stop(finished)
 
     def read_on(self, partitions: Collection[Partition]) -> None:
         """Fetch these partitions again, and expect their records."""

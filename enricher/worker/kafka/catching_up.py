@@ -1,7 +1,4 @@
-"""Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`).
-
-A group that replays a range has caught up once it has committed the ends of the range.
-"""
+"""Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`)."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from enricher.worker.kafka.metadata import answer_to, foreign, listed_offsets, o
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.records import Partition
-from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.deadlines import Deadline
 
 log = logging.getLogger(__name__)
@@ -35,7 +31,6 @@ class CatchingUp:
     def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
         self._consumer = consumer
         self._topics = config.inputs
-        self._replays = bool(config.replay)
         self._watch = watch
         self._client_errors = client_errors
         self._timeout_s = config.request_timeout_s
@@ -50,9 +45,6 @@ class CatchingUp:
         partitions = [
             Partition(topic, number) for topic in self._topics for number in range(self._watch.partitions[topic])
         ]
-        if self._replays:
-            self._ends = self._ends_of_the_range(partitions)
-            return
         deadline = Deadline(self._timeout_s)
         lows, ends = (self._list(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
@@ -84,11 +76,6 @@ class CatchingUp:
         finally:
             self._next_check_s = time.monotonic() + _CHECK_S
         return False
-
-    def _ends_of_the_range(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        committed = self._consumer.committed([foreign(each) for each in partitions], timeout=self._timeout_s)
-        untils = {ours(tp): CommitMetadata.decode(tp.metadata).until for tp in committed if tp.offset >= 0}
-        return {partition: until for partition, until in untils.items() if until is not None}
 
     def _list(self, partitions: Sequence[Partition], spec: OffsetSpec, deadline: Deadline) -> Mapping[Partition, int]:
         wanted = {foreign(partition): spec for partition in partitions}

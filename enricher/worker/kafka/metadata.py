@@ -90,9 +90,9 @@ def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> 
     return [Partition(topic, number) for number in sorted(metadata.partitions)]
 
 
-def no_such_topic(topic: str, command: str = "enricher topics create") -> str:
+def no_such_topic(topic: str) -> str:
     """The message for a topic that the broker does not know, with the command that creates it."""
-    return f"there is no topic '{topic}': create it ('{command}') or name the right one"
+    return f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
 
 
 def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tuple[int, int]:

@@ -41,7 +41,6 @@ class State(Enum):
     UNCOMMITTED = "its start must be committed before anything is read"
     READING = "its records are expected"
     HELD = "nothing more of it is wanted for now"
-    FINISHED = "the range that the group replays ends here"
 
 
 class Event(Enum):
@@ -52,7 +51,6 @@ class Event(Enum):
     BEGIN = "its start is known"
     HOLD = "the loop has enough of it, or another one delivers nothing beside it"
     RELEASE = "it is wanted again"
-    FINISH = "it has been read to the end of the range"
 
 
 AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -69,15 +67,10 @@ AFTER: Final[Mapping[State, Mapping[Event, State]]] = {
     State.READING: {
         Event.REWIND: State.SEARCHING,
         Event.HOLD: State.HELD,
-        Event.FINISH: State.FINISHED,
     },
     State.HELD: {
         Event.REWIND: State.SEARCHING,
         Event.RELEASE: State.READING,
-        Event.FINISH: State.FINISHED,
-    },
-    State.FINISHED: {
-        Event.REWIND: State.SEARCHING,
     },
 }
 """The state after each event that a state allows. Any other is an error of this program."""
@@ -273,7 +266,6 @@ class AssignedPartition:
         self._become(Event.BEGIN)
         self.start, self.beginning, self.unknown_since_s = start, None, None
         self._epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
-        self._finish_behind(start.offset)
 
     def hold(self) -> None:
         """Deliver nothing until `release`."""
@@ -285,27 +277,16 @@ class AssignedPartition:
         self._become(Event.RELEASE)
         self.held_end = None
 
-    def finish(self) -> None:
-        """Note that the partition was read to the end of its range, which is committed whatever lies behind."""
-        self._become(Event.FINISH)
-        assert self.start is not None, "it is being read"
-        assert self.start.until is not None, "only a range has an end"
-        self.next = self.end = max(self.start.offset, self.start.until)
-        self.silence = self.held_end = None
-
     # ---- what the client delivers
 
     def deliver(self, offset: int, leader_epoch: int | None, now_s: float) -> bool:
-        """Note a record. False if it must be dropped, because the start is unknown or the range ends before it.
+        """Note a record. False if it must be dropped, because the start is unknown.
 
         Raises TransactionTrouble if offsets go back, because then nothing in flight belongs to this log any more.
         """
-        if self.start is None or self.state is State.FINISHED:
+        if self.start is None:
             return False
         self._check(offset, self.start.offset)
-        if self.start.until is not None and offset >= self.start.until:
-            self._finish_behind(offset)
-            return False
         self.next, self.end = offset + 1, None
         if leader_epoch is not None and leader_epoch >= 0 and (not self._epochs or self._epochs[-1][1] != leader_epoch):
             self._epochs.append((offset + 1, leader_epoch))
@@ -313,18 +294,16 @@ class AssignedPartition:
             self.silence.hear(now_s)
         if self.damage.offset is not None:
             self.damage.clear()
-        self._finish_behind(offset + 1)
         return True
 
     def reach_end(self, end: int, now_s: float) -> bool:
         """Note that the partition's end was reached. Returns and raises as `deliver` does."""
-        if self.start is None or self.state is State.FINISHED:
+        if self.start is None:
             return False
         self._check(end, self.start.offset)
         self.next = self.end = end
         if self.silence:
             self.silence.hear(now_s)
-        self._finish_behind(end)
         return True
 
     def is_damaged(self, error: KafkaError | None, offset: int, now_s: float) -> bool:
@@ -340,10 +319,6 @@ class AssignedPartition:
         while len(epochs) > 1 and epochs[1][0] <= offset:
             del epochs[0]
         return epochs[0][1] if epochs and epochs[0][0] <= offset else None
-
-    def _finish_behind(self, position: int) -> None:
-        if self.start is not None and self.start.until is not None and position >= self.start.until:
-            self.finish()
 
     def _become(self, event: Event) -> None:
         if event not in AFTER[self.state]:

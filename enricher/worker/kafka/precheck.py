@@ -69,19 +69,11 @@ def _known_topics(
         if not missing:
             return found
         if deadline.over:
-            raise BrokerError(_no_such_topic(missing[0], config))
+            raise BrokerError(no_such_topic(missing[0]))
         if not told:
-            log.warning("%s; waiting for %g s", _no_such_topic(missing[0], config), config.request_timeout_s)
+            log.warning("%s; waiting for %g s", no_such_topic(missing[0]), config.request_timeout_s)
             told = True
         pause(_RETRY_S)
-
-
-def _no_such_topic(topic: str, config: KafkaConfig) -> str:
-    if config.replay and topic not in config.inputs:
-        usual = config.dead_letter_topic == f"{config.output_topic}.dead-letters"
-        letters = "" if usual else f" --dead-letters {config.dead_letter_topic}"
-        return no_such_topic(topic, f"enricher topics create --into {config.output_topic}{letters}")
-    return no_such_topic(topic)
 
 
 def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:

@@ -59,9 +59,6 @@ class KafkaConfig:
     """How long a partition that has records may deliver none."""
     other_inputs: tuple[str, ...] = ()
     """The topics after `input_topic`, in the order of their priority."""
-    replay: str = ""
-    """The name of the range that the group replays. Its bounds are committed before its first member joins; a partition
-    without them is not read."""
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:
@@ -111,8 +108,7 @@ class KafkaConfig:
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             # The client's default, `largest`, silently skips records that were there before the first commit.
-            # Of a range that is replayed, the source has to know what retention deletes before it is read.
-            "auto.offset.reset": "error" if self.replay else "earliest",
+            "auto.offset.reset": "earliest",
             # Off by default: a damaged batch that is not compressed would pass as data.
             "check.crcs": True,
             # Tells the source where a partition ends, behind transaction markers.

@@ -24,7 +24,6 @@ from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.records import MAX_HEADERS, Mark, Partition, RawRecord, ReachedLimit, Release, Start
 from enricher.worker.rules.commit_metadata import CommitMetadata
-from enricher.worker.rules.offsets import names_of
 from enricher.worker.rules.read_limits import Portions, Priority
 from enricher.worker.stats import Connection
 
@@ -37,8 +36,7 @@ _GATHER_S = 0.02
 class KafkaSource:
     """Reads the input topics as a member of the consumer group.
 
-    `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`, or the
-    ends of the range that it replays.
+    `until_caught_up`: `caught_up` becomes true once the group has committed the ends that partitions had at `open`.
     """
 
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
@@ -203,7 +201,7 @@ class KafkaSource:
     def _records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
         """The records in these messages, each once and in order. The client skips a damaged batch; this seeks back to it."""
         records: list[RawRecord] = []
-        damaged, out_of_range = set[Partition](), set[Partition]()
+        damaged = set[Partition]()
         for message in messages:
             partition, error = partition_of(message), message.error()
             at = self._partitions.get(partition)
@@ -216,40 +214,17 @@ class KafkaSource:
                 record = raw_record(message, self.watch.topic_ids[partition.topic], max_headers=MAX_HEADERS)
                 if at and at.deliver(record.offset, record.leader_epoch, now_s):
                     records.append(record)
-            elif at and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001  the client's name
-                out_of_range.add(partition)
-            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  as above
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
                 doing = f"reading {partition.topic or ', '.join(self._config.inputs)}"
                 log.warning("%s", transient_error(error, doing, self._client_errors))
             elif at:
                 at.reach_end(message.offset() or 0, now_s)
         self._fetching.go_back(damaged)
-        if self._config.replay:
-            self._pass_over(out_of_range)
-            self._fetching.stop_finished({partition_of(message) for message in messages})
         return records
 
-    def _pass_over(self, partitions: Collection[Partition]) -> None:
-        """Continue these partitions where they begin now, and log what retention has deleted of the range."""
-        if not partitions:
-            return
-        beginnings = self.watch.beginnings(partitions)
-        for partition, beginning in beginnings.items():
-            at = self._partitions[partition]
-            last = beginning if at.start is None or at.start.until is None else min(beginning, at.start.until)
-            if at.position is not None and at.position < last:
-                log.warning(
-                    "%s[%d]: offsets %d to %d of the range are gone: retention deleted them before they were replayed",
-                    *partition, at.position, last - 1,
-                )  # fmt: skip
-        self._fetching.go_on_at(beginnings)
-
     def _position(self, partition: Partition, offset: int, mark: Mark, reached: ReachedLimit) -> TopicPartition:
-        at, replay = self._partitions.get(partition), self._config.replay
-        until = at.start.until if at and at.start else None
-        if replay and until is None:  # an offset without its bound would be read on from for ever
-            raise TransactionTrouble(f"{names_of([partition])} is no longer read, so the end of its range is not known")
-        metadata = CommitMetadata(self.watch.topic_ids[partition.topic], mark, reached, replay, until).encode()
+        at = self._partitions.get(partition)
+        metadata = CommitMetadata(self.watch.topic_ids[partition.topic], mark, reached).encode()
         epoch = at.epoch_before(offset) if at else None
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

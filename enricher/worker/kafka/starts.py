@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from enricher.errors import BrokerError, SettingsError, Stalled, TransactionTrouble
+from enricher.errors import SettingsError, Stalled, TransactionTrouble
 from enricher.worker.kafka.errors import ClientErrors, mapping_errors, new_client
 from enricher.worker.kafka.metadata import foreign, ours, without_errors
 from enricher.worker.kafka.partitions import Partitions
@@ -156,8 +156,7 @@ class StartOffsets:
                     f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
                 )
                 raise TransactionTrouble(message)
-            self._require_same_range(metadata)
-            start = Start(tp.offset, metadata.mark, metadata.reached_limit, metadata.until)
+            start = Start(tp.offset, metadata.mark, metadata.reached_limit)
             found[partition] = StartOffset(start, tp.leader_epoch)
         return found
 
@@ -200,8 +199,6 @@ class StartOffsets:
 
         Raises TransactionTrouble if no broker answers, SettingsError if a partition has lost its offset.
         """
-        if self._config.replay:
-            return self._outside_the_range(partitions)
         found = {partition: self._partitions[partition].beginning for partition in partitions}
         if missing := [partition for partition, beginning in found.items() if beginning is None]:
             # In this order, what retention deletes in between is no record of an empty partition.
@@ -246,33 +243,6 @@ class StartOffsets:
         """The partitions that were never written, not even by an aborted transaction or with records deleted since."""
         ends = self._watch.high_watermarks(places) if places else {}
         return {place for place, end in ends.items() if end == 0}
-
-    def _require_same_range(self, metadata: CommitMetadata) -> None:
-        """Raise BrokerError if the offset is that of another range, or of a group without one."""
-        group, ours = self._config.group_id, self._config.replay
-        if metadata.replay and not ours:
-            raise BrokerError(
-                f"the group '{group}' replays a range ({metadata.replay}): name another group in kafka.group_id"
-            )
-        if ours and (metadata.replay != ours or metadata.until is None):
-            raise BrokerError(
-                f"the group '{group}' does not replay the range {ours}: its offsets were committed by something else"
-            )
-
-    def _outside_the_range(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """The empty ranges of partitions that were added after the range of the group was committed.
-
-        Raises BrokerError if this process has committed an offset of one, which has been lost.
-        """
-        if gone := [partition for partition in partitions if partition in self._floors]:
-            raise BrokerError(
-                f"the group '{self._config.group_id}' has lost its offsets for {names_of(gone)}, which say what is left to "
-                "replay. Offsets expire when a group has no member for offsets.retention.minutes"
-            )
-        log.info("%s: added after the range was chosen, so there is nothing to replay", names_of(partitions))
-        return {
-            partition: StartOffset(Start(at, until=at)) for partition, at in self._watch.beginnings(partitions).items()
-        }
 
     def _refusal(self, lost: Sequence[Partition]) -> SettingsError:
         """The error for partitions of which a guess would lose or double articles."""

@@ -48,8 +48,6 @@ class TopicReplaced(BrokerError):
 def how_to_begin(config: KafkaConfig, topic: str, numbers: Sequence[int] = ()) -> str:
     """The remedy for a topic that was created again, if the group is to read these partitions of it, by default all."""
     group = config.group_id
-    if config.replay:
-        return f"The range that the group '{group}' replays is gone with the old topic"
     options = "".join(f" --partition {number}" for number in numbers)
     return f"Stop all workers of the group, and run `enricher offsets set {group} {topic} --at beginning{options}`"
 

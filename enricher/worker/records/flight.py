@@ -268,20 +268,11 @@ class ReachedLimit:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The offset at which reading of a partition began, and what was committed with it.
-
-    `until`: reading ends before this offset; None if it never ends.
-    """
+    """The offset at which reading of a partition began, and what was committed with it."""
 
     offset: int
     mark: Mark = Mark()
     reached_limit: ReachedLimit = ReachedLimit()
-    until: int | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing is left to read."""
-        return self.until is not None and self.offset >= self.until
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,11 @@ class CommitMetadata:
 
     `mark` and `reached_limit`: attempts at the records from that offset on, and the limit of dead letters that ended a
     worker.
-
-    `replay` and `until`: the name (without spaces) of the range that the group reads, and the offset before which this
-    partition ends.
     """
 
     topic_id: str | None = None
     mark: Mark = field(default_factory=Mark)
     reached_limit: ReachedLimit = field(default_factory=ReachedLimit)
-    replay: str = ""
-    until: int | None = None
 
     def is_of(self, topic_id: str) -> bool:
         """Whether the offset belongs to the topic with this id; True if it names none."""
@@ -46,8 +41,6 @@ class CommitMetadata:
             "limit-in-a-row": self.reached_limit.in_a_row or None,
             "limit-in-window": self.reached_limit.in_window or None,
             "limit-reason": self.reached_limit.reason.replace(" ", "-")[:_MOST_REASON_CHARS] or None,
-            "replay": self.replay or None,
-            "until": self.until,
         }
         return " ".join([_VERSION, *(f"{name}={value}" for name, value in values.items() if value is not None)])
 
@@ -64,8 +57,7 @@ class CommitMetadata:
             in_window=_count(values.get("limit-in-window")) or 0,
             reason=values.get("limit-reason", "")[:_MOST_REASON_CHARS],
         )
-        bound = values.get("replay", ""), _count(values.get("until"))
-        return cls(values.get("topic-id"), mark, reached_limit, *bound)
+        return cls(values.get("topic-id"), mark, reached_limit)
 
 
 def _count(text: str | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from enricher.distribution import installed_version
@@ -65,15 +65,13 @@ def kafka_worker(
     *,
     guard: Guard,
     until_caught_up: bool = False,
-    replay: str = "",
     tracing: Tracing | None = None,
 ) -> Worker:
     """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
 
-    `replay`: the name of the range that the group replays.
     `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
-    config, counters = replace(kafka_config(settings), replay=replay), Counters()
+    config, counters = kafka_config(settings), Counters()
     limits = settings.dead_letters
     most = Limits(limits.max_in_a_row, limits.max_ratio, WINDOW_ARTICLES)
     dead_letters = DeadLetterLimits(most, config.group_id)

@@ -139,7 +139,7 @@ class CommandKilled(Fault):
 
 
 class ReplayKilled(CommandKilled):
-    """The last records of each partition of the live input, into a topic of its own."""
+    """The live input from its last records on, into a topic of its own."""
 
     name = "replay killed (kill -9)"
     command = ("replay",)
@@ -147,29 +147,31 @@ class ReplayKilled(CommandKilled):
     def prepare(self) -> Sequence[str]:
         servers = self.scene.cluster.bootstrap_servers
         make_topics(servers, self.topics.all[1:], self.scene.partitions, replicas=len(self.scene.cluster.nodes))
-        ends = self.scene.ends()
-        begins = {number: max(0, end - _RECORDS // len(ends)) for number, end in ends.items()}
-        files = {name: self.scene.folder / f"{self.topics.group}-{name}.json" for name in ("from", "to")}
-        for name, offsets in (("from", begins), ("to", ends)):
-            files[name].write_bytes(orjson.dumps({str(number): offset for number, offset in offsets.items()}))
-        self.range = begins, ends
-        bounds = ["--from", str(files["from"]), "--to", str(files["to"])]
-        outputs = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters]
-        return [*bounds, *outputs, "--group", f"{self.topics.group}.replay"]
+        self.ends = self.scene.ends()
+        self.begins = {number: max(0, end - _RECORDS // len(self.ends)) for number, end in self.ends.items()}
+        self.group = f"{self.topics.group}.replay"
+        file = self.scene.folder / f"{self.topics.group}.jsonl"
+        rows = [orjson.dumps({"partition": number, "to": offset}) for number, offset in self.begins.items()]
+        file.write_bytes(b"\n".join(rows))
+        codes = self._run_to_its_end(["offsets", "set", self.group, self.scene.names.input, "--at", str(file)])
+        if codes[-1] != 0:
+            self.broken.append(f"{self.name}: its offsets were not set, the command ended with {codes}")
+        return ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters, "--group", self.group]
 
     def check(self) -> Counter[str]:
-        """Each committed record of the range has one output or dead letter."""
-        begins, ends = self.range
-        reader = Reader(self.scene.cluster.bootstrap_servers, self.topics.group)
-        read = reader.records(self.scene.names.input, begins=begins)
+        """Each committed record that the group has passed has one output or dead letter, and it has come to its end."""
+        reader = Reader(self.scene.cluster.bootstrap_servers, self.group)
+        committed = {number: at for number, (at, _) in reader.committed_and_ends(self.scene.names.input).items()}
+        read = reader.records(self.scene.names.input, begins=self.begins)
         places = [(each.partition() or 0, each.offset() or 0) for each in read]
-        wanted = {place for place in places if place[1] < ends[place[0]]}
+        wanted = {place for place in places if place[1] < committed[place[0]]}
         outputs = [each for topic in self.topics.all[1:] for each in reader.records(topic)]
         found = Counter((each.partition, each.offset) for each in map(source_of, outputs))
         return Counter(
             lost=len(wanted - found.keys()),
             invented=len(found.keys() - wanted),
             doubled=sum(count > 1 for count in found.values()),
+            short=sum(committed[number] < end for number, end in self.ends.items()),
         )
 
     @property
@@ -194,9 +196,8 @@ class RedriveKilled(CommandKilled):
         for number, value in sorted(self.published):
             producer.produce(self.topics.input, value, partition=number)
         assert producer.flush(_STANDSTILL_S) == 0
-        bounds = ["--from", "beginning", "--to", "end", "--group", f"{self.topics.group}.dead"]
         topics = ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters, "--force"]
-        codes = self._run_to_its_end(["replay", *bounds, *topics])
+        codes = self._run_to_its_end(["replay", "--group", f"{self.topics.group}.dead", *topics])
         if codes[-1] != 0:
             self.broken.append(f"no dead letters to redrive: the replay ended with {codes}")
         return "--rate", _RATE
