@@ -24,7 +24,7 @@ from enricher.operate.verify.verification import verify
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
-from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
+from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG, PATIENT_BROKER
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
 from tools.chaos.crew import Crew
@@ -40,7 +40,7 @@ from tools.waiting import wait_until
 FIRST, REST = 1, 3
 """How many articles each worker gets before the coordinator goes, and afterwards."""
 HANGS, WATCHED, AS_IT_IS = "hangs", "watched", "as-it-is"
-FLAWS = {HANGS: [CLIENT_DEFAULTS, NO_WATCHDOG], WATCHED: [CLIENT_DEFAULTS], AS_IT_IS: []}
+FLAWS = {HANGS: [CLIENT_DEFAULTS, NO_WATCHDOG], WATCHED: [CLIENT_DEFAULTS], AS_IT_IS: [PATIENT_BROKER]}
 
 
 class World:

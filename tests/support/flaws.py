@@ -29,6 +29,8 @@ CLIENT_DEFAULTS = "client-defaults"
 PAUSE_BY_BACKOFF = "pause-by-backoff"
 IN_BATCHES = "in-batches"
 """No defence: what arrives together goes into one batch and one transaction, however low the load is."""
+PATIENT_BROKER = "patient-broker"
+"""No defence: the broker gives no transaction up because the machine is slow, which ends a worker with exit code 5."""
 
 
 class _KeptProducer(Producer):
@@ -78,7 +80,15 @@ class BlindWatchdog(Watchdog):
         super().__init__(on_stall=lambda _message: None)
 
 
-class ClientDefaultsConfig(KafkaConfig):
+class PatientBrokerConfig(KafkaConfig):
+    """Its calls have the worker's limits; the broker waits as long as librdkafka asks for by default."""
+
+    def producer(self) -> dict[str, Any]:
+        """The worker's configuration with librdkafka's default for the broker."""
+        return super().producer() | {"transaction.timeout.ms": 60_000}
+
+
+class ClientDefaultsConfig(PatientBrokerConfig):
     """Its clients keep connections and metadata for librdkafka's default times."""
 
     retry_pause_s = 20.0
@@ -109,6 +119,7 @@ class PauseByBackoffConfig(KafkaConfig):
 
 _PARTS: dict[str, Sequence[tuple[ModuleType, str, object]]] = {
     SAME_PRODUCER: [(workers, "TransactionalSink", SameProducerSink)],
+    PATIENT_BROKER: [(kafka_clients, "KafkaConfig", PatientBrokerConfig)],
     CLIENT_DEFAULTS: [(kafka_clients, "KafkaConfig", ClientDefaultsConfig)],
     PAUSE_BY_BACKOFF: [(kafka_clients, "KafkaConfig", PauseByBackoffConfig)],
     NO_WATCHDOG: [(chaos_worker, "Watchdog", BlindWatchdog)],
