@@ -17,15 +17,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tools.waiting import Closing, wait_until
 
 STAGE = "enricher.dlq.stage"
-OMITTED = "enricher.dlq.value.omitted_bytes"
 _TOPIC_ID, _PARTITION, _OFFSET = "source.topic.id", "source.partition", "source.offset"
 
 
 class InputId(NamedTuple):
     """Identifies an input. A recreated topic has another id, and the same partitions and offsets."""
 
-    topic_id: str | None
-    """It is None if the output does not name it."""
+    topic_id: str
+    """It is empty if the output does not name it."""
     partition: int
     offset: int
 
@@ -39,9 +38,8 @@ def source_of(message: Message) -> InputId:
     """The input that an output was made from."""
     headers = headers_of(message)
     prefix = "enricher.dlq" if STAGE in headers else "enricher"
-    topic_id = headers.get(f"{prefix}.{_TOPIC_ID}")
     return InputId(
-        topic_id.decode() if topic_id else None,
+        headers.get(f"{prefix}.{_TOPIC_ID}", b"").decode(),
         int(headers[f"{prefix}.{_PARTITION}"]),
         int(headers[f"{prefix}.{_OFFSET}"]),
     )

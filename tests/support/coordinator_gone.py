@@ -28,9 +28,8 @@ from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG, PATIENT_BROKER
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
 from tools.chaos.crew import Crew
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
+from tools.chaos.rules import Answered, Api, Cut, Match, Rule, Watch
 from tools.chaos.scene import java_hash, settings_of
 from tools.chaos.worker import POLL_INTERVAL_S
 from tools.kafka import Cluster, Node

@@ -9,8 +9,7 @@ from typing import Any
 
 from support import operating
 from support.topics import Topics
-from tools.chaos.check import Findings, check
-from tools.chaos.incarnations import Incarnation
+from tools.chaos.check import Findings, Incarnation, check, topic_id_of
 from tools.chaos.reference import expected
 from tools.chaos.workload import Articles, Input
 from tools.reading import InputId
@@ -29,7 +28,6 @@ class Answer:
     value: bytes | None
     stage: str | None
     partition: int = 0
-    more: tuple[tuple[str, str], ...] = ()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -41,34 +39,27 @@ class Answer:
         """The headers that the check reads, as in the schemas."""
         prefix = "enricher" if self.stage is None else "enricher.dlq"
         source: Headers = [
+            (f"{prefix}.source.topic.id", self.input_id.topic_id),
             (f"{prefix}.source.partition", str(self.input_id.partition)),
             (f"{prefix}.source.offset", str(self.input_id.offset)),
         ]
-        if self.input_id.topic_id is not None:
-            source.append((f"{prefix}.source.topic.id", self.input_id.topic_id))
-        return (
-            [*source, *self.more] if self.stage is None else [*source, ("enricher.dlq.stage", self.stage), *self.more]
-        )
+        return source if self.stage is None else [*source, ("enricher.dlq.stage", self.stage)]
 
 
-def answer_to(given: Input, input_id: InputId) -> Answer:
-    """The correct output of an input."""
+def right_answers(topics: Topics, name: str = "check") -> list[Answer]:
+    """Publish inputs to partition 0; returns the correct outputs."""
+    articles = Articles(name)
+    inputs = [articles.input(number) for number in range(COUNT)]
+    records = ({"value": each.value, "key": each.key, "partition": 0} for each in inputs)
+    operating.write(topics.bootstrap_servers, topics.input, records)
+    topic_id = topic_id_of(topics.bootstrap_servers, topics.input)
+    return [_answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
+
+
+def _answer_to(given: Input, input_id: InputId) -> Answer:
     wanted = expected(given.value)
     stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
     return Answer(input_id, given.key, wanted.value, stage)
-
-
-def right_answers(topics: Topics, name: str = "check", topic_id: str | None = None) -> list[Answer]:
-    """Publish inputs to partition 0; returns the correct outputs, with the topic's id if given."""
-    articles = Articles(name)
-    return publish(topics, [articles.input(number) for number in range(COUNT)], topic_id)
-
-
-def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
-    """Publish these inputs to partition 0; returns the correct outputs."""
-    records = ({"value": each.value, "key": each.key, "partition": 0} for each in inputs)
-    operating.write(topics.bootstrap_servers, topics.input, records)
-    return [answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
 
 
 def verdict(

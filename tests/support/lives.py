@@ -20,9 +20,8 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Answered, Hold, Match
+from tools.chaos.rules import Answered, Api, Hold, Match
 from tools.chaos.scene import settings_of
 from tools.topics import Topics as Names
 from tools.waiting import wait_until

@@ -92,7 +92,7 @@ def shorten(fault: Fault) -> None:
     for name, value in next((short for kind, short in _SHORT.items() if isinstance(fault, kind)), {}).items():
         setattr(fault, name, value)
     if isinstance(fault, OffsetsDeleted):  # the output topic has most outputs
-        fault.hidden, fault.early, fault.lasts_s = fault.scene.names.output, False, 4.0
+        fault.hidden, fault.lasts_s = fault.scene.names.output, 4.0
     if isinstance(fault, CommandKilled):
         fault.launch = forked_module
         fault.kills = fault.kills[:1]

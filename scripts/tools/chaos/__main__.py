@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from tools.chaos.faults import KINDS
-from tools.chaos.report import write_report
-from tools.chaos.run import Plan, play
+from tools.chaos.run import Plan, play, write_report
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, find
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -12,15 +12,19 @@ import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
 
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicCollection
+from confluent_kafka.admin import AdminClient
 
-from tools.chaos.incarnations import Incarnation, Ledger, Place, Wanted, digest, topic_id_of
-from tools.reading import OMITTED, STAGE, InputId, Reader, headers_of, source_of
+from tools.chaos.reference import Kind, expected
+from tools.reading import STAGE, InputId, Reader, headers_of, source_of
 from tools.topics import Topics
 
 _SHOWN = 5
 _SHOWN_BYTES = 300
+_ASK_S = 30.0
 
 
 @dataclass(slots=True)
@@ -57,34 +61,38 @@ def check(names: Topics, seen: Mapping[InputId, int], past: Sequence[Incarnation
     reader = Reader(names.bootstrap_servers, names.group)
     present = Incarnation(topic_id_of(names.bootstrap_servers, names.input))
     present.add(reader.records(names.input))
-    ledger = Ledger([*past, present])
-    findings.inputs = sum(len(each.inputs) for each in ledger.incarnations)
-    findings.outputs = _check_outputs(findings, reader, names.output, ledger, dead=False)
-    findings.dead_letters = _check_outputs(findings, reader, names.dead_letters, ledger, dead=True)
-    _check_seen(findings, ledger, seen)
-    _check_inputs(findings, ledger)
+    inputs = {each.topic_id: each for each in [*past, present]}
+    findings.inputs = sum(len(each.inputs) for each in inputs.values())
+    answers: Counter[InputId] = Counter()
+    findings.outputs = _check_outputs(findings, reader, names.output, inputs, answers, dead=False)
+    findings.dead_letters = _check_outputs(findings, reader, names.dead_letters, inputs, answers, dead=True)
+    _check_seen(findings, answers, seen)
+    _check_inputs(findings, inputs, answers, seen)
     _check_offsets(findings, reader, names)
     for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, names.input)):
         findings.note("committed offsets that went back", f"{after} after {before}")
     return findings
 
 
-def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledger, *, dead: bool) -> int:
-    """Compare each output with its input; returns how many outputs there are."""
+def _check_outputs(
+    findings: Findings, reader: Reader, topic: str, inputs: Inputs, answers: Counter[InputId], *, dead: bool
+) -> int:
+    """Compare each output with its input, and count it as an answer; returns how many outputs there are."""
+    ages = {topic_id: age for age, topic_id in enumerate(inputs)}
     newest: dict[tuple[int, int], tuple[int, int]] = {}
     count = 0
     for count, message in enumerate(reader.records(topic), start=1):  # noqa: B007  it is returned
         input_id = source_of(message)
-        place = ledger.find(input_id)
-        if place is None:
-            what = "invented" if ledger.is_clear(input_id) else "without the id of one of several topics"
-            findings.note(what, f"{topic} {message.partition()} {message.offset()} of {input_id}")
+        topic_id, partition, offset = input_id
+        wanted = inputs[topic_id].inputs.get((partition, offset)) if topic_id in inputs else None
+        if wanted is None:
+            findings.note("invented", f"{topic} {message.partition()} {message.offset()} of {input_id}")
             continue
-        ledger.answers[place] += 1
-        _check_content(findings, message, ledger[place], input_id, dead=dead)
-        if message.partition() != place.partition:
+        answers[input_id] += 1
+        _check_content(findings, message, wanted, input_id, dead=dead)
+        if message.partition() != partition:
             findings.note("in another partition than its input", f"{topic} {message.partition()} of {input_id}")
-        stream, at = (message.partition() or 0, place.partition), (place.number, place.offset)
+        stream, at = (message.partition() or 0, partition), (ages[topic_id], offset)
         if at < newest.get(stream, (0, -1)):
             findings.note("out of order", f"{topic} {input_id} after {newest[stream]}")
         newest[stream] = at
@@ -93,44 +101,36 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
 
 
 def _check_content(findings: Findings, message: Message, wanted: Wanted, input_id: InputId, *, dead: bool) -> None:
-    headers, value = headers_of(message), message.value()
-    stage = headers.get(STAGE, b"").decode()
+    stage = headers_of(message).get(STAGE, b"").decode()
     right_topic = stage == wanted.kind if dead else wanted.kind in {"record", "tombstone"}
     if not right_topic:
         findings.note("of the wrong kind", f"{input_id}: {stage or 'record'} instead of {wanted.kind}")
-    if digest(message.key()) != wanted.key:
+    if _digest(message.key()) != wanted.key:
         findings.note("with another key", input_id)
-    if dead and value is None and OMITTED in headers:
-        if headers[OMITTED] != str(wanted.omissible_bytes).encode():
-            findings.note("without a value of which it says another size", f"{input_id}: {headers[OMITTED]!r}")
-    elif digest(value) != wanted.value:
-        findings.note("with another value", f"{input_id}: {(value or b'')[:_SHOWN_BYTES]!r}")
+    if _digest(message.value()) != wanted.value:
+        findings.note("with another value", f"{input_id}: {(message.value() or b'')[:_SHOWN_BYTES]!r}")
 
 
-def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
+def _check_seen(findings: Findings, answers: Counter[InputId], seen: Mapping[InputId, int]) -> None:
     """An output that became visible during the run must have been visible once, and must still be there."""
     for input_id, times in seen.items():
         if times != 1:
             findings.note("seen twice while it ran", input_id)
-        place = ledger.find(input_id)
-        ledger.seen.add(place)
-        if not ledger.answers[place]:
+        if not answers[input_id]:
             findings.note("seen while it ran, gone now", input_id)
 
 
-def _check_inputs(findings: Findings, ledger: Ledger) -> None:
+def _check_inputs(findings: Findings, inputs: Inputs, answers: Counter[InputId], seen: Mapping[InputId, int]) -> None:
     """Each input must have exactly one output, which a reader saw during the run."""
-    for number, incarnation in enumerate(ledger.incarnations):
+    for topic_id, incarnation in inputs.items():
         for partition, offset in incarnation.inputs:
-            place = Place(number, partition, offset)
-            answers = ledger.answers[place]
-            if not answers and not incarnation.needs_answer(partition, offset):
+            input_id = InputId(topic_id, partition, offset)
+            if not answers[input_id] and not incarnation.needs_answer(partition, offset):
                 findings.gone += 1
                 continue
-            input_id = (incarnation.topic_id, partition, offset)
-            if answers != 1:
-                findings.note("doubled" if answers else "lost", input_id)
-            if place not in ledger.seen:
+            if answers[input_id] != 1:
+                findings.note("doubled" if answers[input_id] else "lost", input_id)
+            if input_id not in seen:
                 findings.note("not seen while it ran", input_id)
 
 
@@ -143,6 +143,62 @@ def _check_offsets(findings: Findings, reader: Reader, names: Topics) -> None:
         for partition, (stable, end) in reader.stable_and_ends(topic).items():
             if stable != end:
                 findings.note("partitions with an open transaction", f"{topic} {partition}: {stable} of {end}")
+
+
+class Wanted(NamedTuple):
+    """The expected output of an input: how it ends, and the digests of its key and value."""
+
+    kind: Kind
+    key: int
+    value: int
+
+
+class Incarnation:
+    """The inputs of one topic, by partition and offset. Of some hundred thousand in half an hour only digests are kept.
+
+    `committed`: for a deleted topic, the offsets that the group had committed by then, by partition. Inputs below them must
+    have an output; the rest may have been deleted before any worker read them. None for the present topic.
+    """
+
+    def __init__(self, topic_id: str) -> None:
+        self.topic_id = topic_id
+        self.committed: Mapping[int, int] | None = None
+        self.inputs: dict[tuple[int, int], Wanted] = {}
+        self.nexts: dict[int, int] = {}
+        """The offset after the last input, by partition."""
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add inputs; each partition's must come in offset order."""
+        for message in messages:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            assert offset >= self.nexts.get(partition, 0), "offsets ascend"
+            wanted = expected(message.value())
+            self.inputs[partition, offset] = Wanted(wanted.kind, _digest(message.key()), _digest(wanted.value))
+            self.nexts[partition] = offset + 1
+
+    def needs_answer(self, partition: int, offset: int) -> bool:
+        """Whether the input counts as lost if it has no output."""
+        return self.committed is None or offset < self.committed.get(partition, 0)
+
+
+Inputs = Mapping[str, Incarnation]
+"""The topics that had the input's name, by id, oldest first."""
+
+
+def topic_id_of(bootstrap_servers: str, topic: str) -> str:
+    """The id of the topic that has this name now, in the text form that the worker writes into headers."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)[topic].result(_ASK_S)
+    # Kafka's tools print URL-safe base64, and so does the worker.
+    return str(description.topic_id).replace("+", "-").replace("/", "_")
+
+
+def _digest(part: bytes | str | None) -> int:
+    """A 64-bit digest of a key or a value; 0 for None."""
+    if part is None:
+        return 0
+    data = part.encode() if isinstance(part, str) else part
+    return int.from_bytes(blake2b(data, digest_size=8).digest()) or 1
 
 
 OFFSETS_TOPIC = "__consumer_offsets"

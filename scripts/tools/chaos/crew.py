@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
 _RESTART_S = 0.5
 """Kubernetes restarts a container at once the first time, and waits longer than this from then on."""
 _LEAVE_S = 30.0
-_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,6 @@ class Slot:
         self._settings = settings
         self._note = note
         self._over = threading.Event()
-        self._resting = False
-        self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._spawn()
         self._thread = threading.Thread(target=self._tend, name=f"slot-{name}", daemon=True)
@@ -126,20 +123,6 @@ class Slot:
         process.stdin.write(f"{command}\n".encode())
         process.stdin.flush()
 
-    def rest(self) -> None:
-        """Stop the process gracefully and do not restart it until `wake`. Blocks until it has ended."""
-        with self._starting:
-            self._resting = True
-        deadline_s = time.monotonic() + _LEAVE_S
-        while self.pid is not None:
-            self.send(signal.SIGTERM if time.monotonic() < deadline_s else signal.SIGKILL)
-            if self._process:
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_LEAVE_S)
-
-    def wake(self) -> None:
-        self._resting = False
-
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End the process with a signal and do not restart it. Blocks until it has ended."""
         self._over.set()
@@ -166,16 +149,9 @@ class Slot:
             self._note(Exit(time.monotonic(), self.name, code))
             if self._over.wait(_RESTART_S):
                 return
-            while not self._spawn_unless_resting():
-                if self._over.wait(_LOOK_S):
-                    return
-
-    def _spawn_unless_resting(self) -> bool:
-        """Start the process unless the slot rests; returns whether it did."""
-        with self._starting:
-            if not self._resting:
-                self._spawn()
-            return not self._resting
+            self._spawn()
+            if self._over.is_set():  # `retire` has seen only the process before
+                self.send(signal.SIGTERM)
 
 
 class Crew(Closing):
@@ -194,6 +170,7 @@ class Crew(Closing):
         self._launch = launch
         self._settings_of = settings_of
         self._folder = folder
+        self._resting: list[str] = []
         self.exits: list[Exit] = []
         self.slots: dict[str, Slot] = {}
         for name in names:
@@ -212,21 +189,19 @@ class Crew(Closing):
 
     def rest(self) -> None:
         """Stop all workers gracefully, in parallel, and start none until `wake`."""
-        self._each(Slot.rest)
+        self._resting = list(self.slots)
+        self.close()
 
     def wake(self) -> None:
-        self._each(Slot.wake)
+        """Start the workers again that `rest` stopped."""
+        for name in self._resting:
+            self.add(name)
 
     def exits_since(self, at_s: float) -> list[Exit]:
         return [each for each in self.exits if each.at_s >= at_s]
 
     def close(self) -> None:
-        self._each(Slot.retire)
+        """Stop all workers gracefully, in parallel."""
+        with ThreadPoolExecutor(len(self.slots) or 1) as pool:
+            list(pool.map(Slot.retire, self.slots.values()))
         self.slots.clear()
-
-    def _each(self, do: Callable[[Slot], None]) -> None:
-        threads = [threading.Thread(target=do, args=[slot]) for slot in self.slots.values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from tools.chaos.frames import Request, correlation_id_of, read_frame, request_of
-from tools.chaos.rules import Rule, Verdict
+from tools.chaos.rules import Request, Rule, Verdict, correlation_id_of, read_frame, request_of
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT
 from tools.waiting import Closing
@@ -75,7 +74,7 @@ class Wire:
         while came := await frames.get():
             arrived_s, frame = came
             self.last = request = request_of(frame, self.node)
-            verdict = await self._verdict_on(request, arrived_s)
+            verdict = await self._verdict_on(request, arrived_s, is_reply=False)
             if verdict is Verdict.CUT:
                 self.cut()
                 return
@@ -86,9 +85,10 @@ class Wire:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_answered(), ANSWER_S)
 
-    async def _verdict_on(self, request: Request, arrived_s: float) -> Verdict:
+    async def _verdict_on(self, request: Request, arrived_s: float, *, is_reply: bool) -> Verdict:
+        """Ask all rules, in order, about a request or its reply."""
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
-            verdict = await rule.request(self, request, arrived_s)
+            verdict = await rule.judge(self, arrived_s, is_reply=is_reply)
             if verdict is not Verdict.PASS:
                 return verdict
         return Verdict.PASS
@@ -107,9 +107,9 @@ class Wire:
 
     async def _passed_down(self, request: Request, frame: bytes, arrived_s: float) -> bytes | None:
         """The reply after all rules; None if one of them drops it."""
+        if await self._verdict_on(request, arrived_s, is_reply=True) is not Verdict.PASS:
+            return None
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
-            if await rule.reply(request, arrived_s) is not Verdict.PASS:
-                return None
             frame = rule.altered(request, frame)
         return frame
 

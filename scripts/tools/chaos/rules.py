@@ -1,22 +1,72 @@
-"""Rules for matching requests and replies in the proxy: hold, drop, delay, cut, or watch.
+"""Rules for matching requests and replies in the proxy: hold, drop, delay, cut, or watch; and the framing of both.
 
 A rule may be created in any thread. It works in the proxy's thread from `Proxy.apply` until `Proxy.lift`, which releases
 every frame that it holds. A held frame delays everything behind it on the same connection and in the same direction, as
-a slow network would.
+a slow network would. Sizes and headers of frames are read, and no bodies: the protocol guide (kafka.apache.org/protocol),
+request header versions 1 and 2, which begin alike.
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 import time
-from collections.abc import Callable, Container
+from asyncio import StreamReader
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Protocol
 
-from tools.chaos.frames import Request
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")  # api, version, correlation id, length of the client's id
+
+
+class Api(IntEnum):
+    """The API keys that the fault matrix uses."""
+
+    PRODUCE = 0
+    FETCH = 1
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    HEARTBEAT = 12
+    API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The header of one request. `node`: index of the node it is sent to."""
+
+    api: int
+    version: int
+    correlation_id: int
+    client: str
+    node: int
+
+
+async def read_frame(reader: StreamReader) -> bytes:
+    """Read one frame, size included. Raises IncompleteReadError or an OSError when the connection ends."""
+    size = await reader.readexactly(_SIZE.size)
+    return size + await reader.readexactly(_SIZE.unpack(size)[0])
+
+
+def request_of(frame: bytes, node: int) -> Request:
+    """Parse the header of a request frame."""
+    api, version, correlation_id, length = _HEADER.unpack_from(frame, _SIZE.size)
+    start = _SIZE.size + _HEADER.size
+    return Request(api, version, correlation_id, frame[start : start + max(0, length)].decode(), node)
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """The correlation id of a reply frame."""
+    number: int = _SIZE.unpack_from(frame, _SIZE.size)[0]
+    return number
 
 
 class Verdict(Enum):
@@ -64,12 +114,8 @@ class Rule:
         self.lifted = asyncio.Event()
         """Only for the proxy's thread."""
 
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Decide about a request to the broker that arrived at `arrived_s` (monotonic)."""
-        return Verdict.PASS
-
-    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Decide about a reply to the client."""
+    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+        """Decide about a request to the broker, or a reply to the client, that arrived at `arrived_s` (monotonic)."""
         return Verdict.PASS
 
     def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
@@ -77,37 +123,36 @@ class Rule:
         return frame
 
 
-class _Nth(Rule):
-    """A rule for the `nth` match only, counted from 1."""
+class Watch(Rule):
+    """Sets `caught` when the `nth` matching request passes, counted from 1."""
+
+    of_replies = False
+    """Whether replies count instead of requests."""
 
     def __init__(self, match: Match, nth: int = 1) -> None:
         super().__init__(match)
         self._left = nth
 
-    def _is_it(self) -> bool:
-        self._left -= 1
-        return self._left == 0
+    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+        if is_reply is self.of_replies:
+            self._left -= 1
+            if self._left == 0:
+                self.caught.set()
+                return await self.act(connection)
+        return Verdict.PASS
 
-
-class Watch(_Nth):
-    """Sets `caught` when the `nth` matching request passes."""
-
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        if self._is_it():
-            self.caught.set()
+    async def act(self, connection: Connection) -> Verdict:  # noqa: ARG002
+        """Treat the frame that was caught."""
         return Verdict.PASS
 
 
-class Answered(_Nth):
+class Answered(Watch):
     """Sets `caught` when the `nth` matching request is answered: the broker has executed or refused it."""
 
-    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        if self._is_it():
-            self.caught.set()
-        return Verdict.PASS
+    of_replies = True
 
 
-class Hold(_Nth):
+class Hold(Watch):
     """Holds the `nth` matching request until lifted. With `hang_up` the client's connection is closed at that moment.
 
     The client then repeats the request on a new connection, where it is not held; the held one reaches the broker late, like
@@ -118,32 +163,18 @@ class Hold(_Nth):
         super().__init__(match, nth)
         self._hang_up = hang_up
 
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        if self._is_it():
-            self.caught.set()
-            if self._hang_up:
-                connection.hang_up()
-            await self.lifted.wait()
+    async def act(self, connection: Connection) -> Verdict:
+        if self._hang_up:
+            connection.hang_up()
+        await self.lifted.wait()
         return Verdict.PASS
 
 
-class DropReply(_Nth):
-    """Drops the reply to the `nth` matching request: the broker has executed it, and the client does not learn of it.
+class DropReply(Answered):
+    """Drops the reply to the `nth` matching request: the broker has executed it, and the client does not learn of it."""
 
-    `instead` is called at that moment in the proxy's thread; it must not block, because nothing else passes meanwhile.
-    """
-
-    def __init__(self, match: Match, nth: int = 1, *, instead: Callable[[], None] | None = None) -> None:
-        super().__init__(match, nth)
-        self._instead = instead
-
-    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        if self._is_it():
-            if self._instead:
-                self._instead()
-            self.caught.set()
-            return Verdict.DROP
-        return Verdict.PASS
+    async def act(self, connection: Connection) -> Verdict:  # noqa: ARG002
+        return Verdict.DROP
 
 
 class Delay(Rule):
@@ -153,13 +184,7 @@ class Delay(Rule):
         super().__init__(match)
         self._seconds = seconds
 
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        return await self._wait(arrived_s)
-
-    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        return await self._wait(arrived_s)
-
-    async def _wait(self, arrived_s: float) -> Verdict:
+    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
         self.caught.set()
         left_s = arrived_s + self._seconds - time.monotonic()
         with suppress(TimeoutError):
@@ -172,6 +197,8 @@ class Cut(Rule):
 
     cuts_at_once = True
 
-    async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
+    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+        if is_reply:
+            return Verdict.PASS
         self.caught.set()
         return Verdict.CUT

@@ -118,17 +118,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The result of a run.
-
-    `per_second`: outputs that became visible, by second. `verified`: the exit code of `enricher verify`.
-    """
+    """The result of a run. `verified`: the exit code of `enricher verify`."""
 
     plan: Plan
     seconds: float
     outcomes: Sequence[Outcome]
     findings: Findings
     verified: int
-    per_second: Mapping[int, int]
     caught_up: bool
 
     @property
@@ -176,8 +172,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
         scene.crew.close()
         say("checking every record ...")
         findings = check(scene.names, scene.timeline.seen, scene.topics.past)
-        verified, per_second = run_verify(scene.names), dict(scene.timeline.per_second)
-        return Run(asked, seconds, outcomes, findings, verified, per_second, caught_up)
+        return Run(asked, seconds, outcomes, findings, run_verify(scene.names), caught_up)
 
 
 def _outcomes(scene: Scene, asked: Plan, say: Callable[[str], None]) -> Sequence[Outcome]:
@@ -210,3 +205,52 @@ def run_verify(names: Topics) -> int:
         env={**environment_of_workers(), "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
         check=False,
     ).returncode
+
+
+_COLUMNS = ("number", "at", "fault", "what", "healed after", "publishes again after", "exits")
+
+
+def write_report(run: Run, folder: Path) -> None:
+    """Write `chaos.md` into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "chaos.md").write_text(_markdown(run), encoding="utf-8")
+
+
+def _markdown(run: Run) -> str:
+    parts = [
+        "# Chaos run",
+        "",
+        f"`{run.plan.command}`",
+        "",
+        *(f"- {each}" for each in (*run.verdict.split("; "), *_violations(run))),
+        "",
+        *(f"| {' | '.join(row)} |" for row in (_COLUMNS, ["---"] * len(_COLUMNS), *_rows(run))),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _violations(run: Run) -> list[str]:
+    found = run.findings
+    wrong = [f"{what}: {count}, such as {', '.join(found.wrong[what])}" for what, count in found.counts.items()]
+    faults = [
+        f"{each.name} at {each.applied_s:.0f} s: {'; '.join((*each.wrong, *each.slow))}"
+        for each in run.outcomes
+        if each.wrong or each.slow
+    ]
+    return [*wrong, *faults]
+
+
+def _rows(run: Run) -> list[list[str]]:
+    return [
+        [
+            str(number),
+            f"{each.applied_s:.0f} s",
+            each.name,
+            each.about,
+            f"{each.healed_s - each.applied_s:.1f} s",
+            "never" if each.recovered_s is None else f"{each.recovered_s:.1f} s",
+            "; ".join(f"{name} {' '.join(map(str, codes))}" for name, codes in each.exits.items()),
+        ]
+        for number, each in enumerate(run.outcomes, start=1)
+    ]

@@ -1,4 +1,4 @@
-"""Everything that a fault may touch: brokers, and workers, publisher and timeline that end with the scene."""
+"""Everything that a fault may touch: brokers, topics, and workers, publisher and timeline that end with the scene."""
 
 from __future__ import annotations
 
@@ -11,86 +11,29 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Message
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient, NewPartitions
 
+from enricher.worker.kafka.metadata import COORDINATOR_LIMIT_S
+from tools.chaos.check import Incarnation, topic_id_of
 from tools.chaos.crew import Crew, Launch, environment_of_workers, launch_module, launch_worker
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Match, Watch
-from tools.chaos.topics import TopicKeeper
+from tools.chaos.rules import Api, Match, Watch
 from tools.chaos.workload import Articles, Workload
 from tools.kafka import Cluster, Node
 from tools.reading import Follower, InputId, Reader, source_of
-from tools.topics import Topics
+from tools.topics import Topics, make_topics
 from tools.waiting import Closing, wait_until
-
-_LOOK_FOR_PARTITIONS_S = 3.0
-
-
-class Moving:
-    """When each input partition first published again: outputs written at `since_s` (epoch) or later."""
-
-    def __init__(self, since_s: float) -> None:
-        self.since_s = since_s
-        self.first_s: dict[int, float] = {}
-        """Seconds since the epoch when the first such output was seen, by input partition."""
-
-    def note(self, partition: int, written_s: float) -> None:
-        """An output that was written at `written_s` (epoch) has just been seen."""
-        if written_s >= self.since_s and partition not in self.first_s:
-            self.first_s[partition] = time.time()
-
-
-class Timeline(Closing):
-    """Records what becomes visible, and when, past the proxy and in a thread of its own.
-
-    `per_second`: outputs seen in `topics`, by whole second since `began_s` (monotonic).
-    """
-
-    def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
-        self.began_s = time.monotonic()
-        self.per_second: Counter[int] = Counter()
-        self.seen: Counter[InputId] = Counter()
-        """How often an output of each input was seen."""
-        self._moving = Moving(float("inf"))
-        self._follower = Follower(
-            bootstrap_servers,
-            topics,
-            self._note,
-            name="timeline",
-            look_every_s=_LOOK_FOR_PARTITIONS_S,
-            properties={"enable.partition.eof": True},
-        )
-
-    @property
-    def total(self) -> int:
-        return self.seen.total()
-
-    def moving_from_now(self) -> Moving:
-        """Record which partitions publish from now on; replaces an earlier call's recording."""
-        self._moving = Moving(time.time())
-        return self._moving
-
-    def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        """Whether the reader has reached these offsets."""
-        return all(self._follower.ends.get(partition, 0) >= end for partition, end in ends.items())
-
-    def close(self) -> None:
-        self._follower.close()
-
-    def _note(self, message: Message) -> None:
-        source = source_of(message)
-        self.per_second[int(time.monotonic() - self.began_s)] += 1
-        self.seen[source] += 1
-        self._moving.note(source.partition, message.timestamp()[1] / 1000)
-
 
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, ENGINE_S = 6.0, 5.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
-_ASK_S = 60.0
 _WHOLE_S = 30.0
+_LOOK_FOR_PARTITIONS_S = 3.0
+_ASK_S = 60.0
+_TRY_S = 5.0
+_EMPTY_S = 120.0
+"""A killed worker stays a group member until its session ends, and only an empty group can be deleted."""
 
 
 class Scene(Closing):
@@ -218,3 +161,141 @@ def java_hash(text: str) -> int:
         value = (31 * value + unit) & 0xFFFFFFFF
     # The absolute value, not the lower 31 bits; 0 for the one number that has no absolute value in 32 bits.
     return 0 if value == 1 << 31 else min(value, (1 << 32) - value)
+
+
+class Moving:
+    """When each input partition first published again: outputs written at `since_s` (epoch) or later."""
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.first_s: dict[int, float] = {}
+        """Seconds since the epoch when the first such output was seen, by input partition."""
+
+    def note(self, partition: int, written_s: float) -> None:
+        """An output that was written at `written_s` (epoch) has just been seen."""
+        if written_s >= self.since_s and partition not in self.first_s:
+            self.first_s[partition] = time.time()
+
+
+class Timeline(Closing):
+    """Records what becomes visible in `topics`, past the proxy and in a thread of its own."""
+
+    def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
+        self.began_s = time.monotonic()
+        self.seen: Counter[InputId] = Counter()
+        """How often an output of each input was seen."""
+        self._moving = Moving(float("inf"))
+        self._follower = Follower(
+            bootstrap_servers,
+            topics,
+            self._note,
+            name="timeline",
+            look_every_s=_LOOK_FOR_PARTITIONS_S,
+            properties={"enable.partition.eof": True},
+        )
+
+    @property
+    def total(self) -> int:
+        return self.seen.total()
+
+    def moving_from_now(self) -> Moving:
+        """Record which partitions publish from now on; replaces an earlier call's recording."""
+        self._moving = Moving(time.time())
+        return self._moving
+
+    def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the reader has reached these offsets."""
+        return all(self._follower.ends.get(partition, 0) >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        self._follower.close()
+
+    def _note(self, message: Message) -> None:
+        source = source_of(message)
+        self.seen[source] += 1
+        self._moving.note(source.partition, message.timestamp()[1] / 1000)
+
+
+class TopicKeeper:
+    """Manages the three topics of a run, as faults need it.
+
+    `partitions`: of each topic at first. `replicas`: of each partition.
+    """
+
+    def __init__(self, names: Topics, partitions: int, *, replicas: int) -> None:
+        self._servers = names.bootstrap_servers
+        self._names = names
+        self._replicas = replicas
+        self._admin = AdminClient({"bootstrap.servers": names.bootstrap_servers, "log_level": 0})
+        self._reader = Reader(names.bootstrap_servers, names.group)
+        self.partitions = partitions
+        """How many partitions the input has now."""
+        self.past: list[Incarnation] = []
+        """The deleted input topics, oldest first."""
+
+    def make_all(self) -> None:
+        self._make(*self._names.all)
+
+    def add_partition(self) -> None:
+        """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""
+        self.partitions += 1
+        for topic in (self._names.output, self._names.dead_letters, self._names.input):
+            self._admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
+
+    def remember_input(self) -> Incarnation:
+        """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
+        incarnation = Incarnation(topic_id_of(self._servers, self._names.input))
+        incarnation.add(self._reader.records(self._names.input))
+        self.past.append(incarnation)
+        return incarnation
+
+    def remember_the_rest(self, incarnation: Incarnation) -> None:
+        """Read what was published since, and the group's committed offsets."""
+        topic = self._names.input
+        incarnation.add(self._reader.records(topic, begins=incarnation.nexts))
+        committed = self._reader.committed_and_ends(topic)
+        incarnation.committed = {partition: offset for partition, (offset, _) in committed.items()}
+
+    def delete_input(self) -> None:
+        topic = self._names.input
+        self._admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
+        assert wait_until(lambda: topic not in self._admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (
+            "the topic still exists"
+        )
+
+    def create_input(self) -> None:
+        """Create an empty input topic with the same name and number of partitions."""
+        self._make(self._names.input)
+
+    def forget_offsets(self) -> None:
+        """Delete the group with its committed offsets. Only while no worker runs."""
+        assert wait_until(self._group_is_deleted, _EMPTY_S, 0.5), "the group could not be deleted"
+
+    def wait_until_empty(self) -> None:
+        """Wait until the group has no members: on a busy broker a member stays for a moment after its process has ended."""
+        assert wait_until(self._group_is_empty, _EMPTY_S, 0.5), "the group still has members"
+
+    # ---- inside
+
+    def _group_is_empty(self) -> bool:
+        group = self._names.group
+        described = self._admin.describe_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group]
+        try:
+            return not described.result(_TRY_S).members
+        except (KafkaException, TimeoutError):  # the coordinator may have just gone: try again
+            return False
+
+    def _group_is_deleted(self) -> bool:
+        group = self._names.group
+        # A new client: one that has cached the group's coordinator may wait for it after it is gone (librdkafka 5511).
+        admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+        try:
+            admin.delete_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group].result(_TRY_S)
+        except KafkaException as exception:
+            return bool(exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
+        except TimeoutError:  # the coordinator may have just gone: try again
+            return False
+        return True
+
+    def _make(self, *topics: str) -> None:
+        make_topics(self._servers, topics, self.partitions, replicas=self._replicas)

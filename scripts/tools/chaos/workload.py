@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from itertools import count
 from random import Random
+from typing import NamedTuple
 
 import orjson
 from confluent_kafka import KafkaError, Message, Producer
@@ -21,8 +22,7 @@ _BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no
 _EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """Key and value of an input; the value is None for a tombstone."""
 
     key: bytes
@@ -79,8 +79,7 @@ class Workload(Closing):
         self._articles = articles
         self._rate_per_s = rate_per_s
         self._producer = self._connect()
-        self._number = 0
-        self._lock = threading.Lock()
+        self._numbers = count(1)
         self._running = threading.Event()
         self._over = threading.Event()
         self.failed: list[str] = []
@@ -93,10 +92,10 @@ class Workload(Closing):
     def resume(self) -> None:
         self._running.set()
 
-    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
-        """Publish `count` inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
-        for _ in range(count):
-            self._send(self._articles.input(self._next()), partition)
+    def burst(self, inputs: int, partition: int = PARTITION_UA) -> None:
+        """Publish so many inputs at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
+        for _ in range(inputs):
+            self._send(partition)
         self.flush()
 
     def flush(self) -> None:
@@ -110,11 +109,10 @@ class Workload(Closing):
 
     def finish(self) -> None:
         """Stop publishing; raises RuntimeError unless the brokers have acknowledged everything."""
-        self._over.set()
-        self._thread.join()
-        left = self._producer.flush(_TIMEOUT_S)
-        if left or self.failed:
-            raise RuntimeError(f"{left} inputs were not acknowledged, {len(self.failed)} failed: {self.failed[:1]}")
+        self.close()
+        self.flush()
+        if self.failed:
+            raise RuntimeError(f"{len(self.failed)} inputs failed: {self.failed[:1]}")
 
     def close(self) -> None:
         self._over.set()
@@ -135,11 +133,6 @@ class Workload(Closing):
             }
         )
 
-    def _next(self) -> int:
-        with self._lock:
-            self._number += 1
-            return self._number
-
     def _publish(self) -> None:
         due_s = time.monotonic()
         while not self._over.wait(_TURN_S):
@@ -148,12 +141,12 @@ class Workload(Closing):
                 due_s = now_s
             due_s = max(due_s, now_s - _MOST_BEHIND_S)
             while due_s < now_s and not self._over.is_set():
-                self._send(self._articles.input(self._next()))
+                self._send()
                 due_s += 1 / self._rate_per_s
             self._producer.poll(0)
 
-    def _send(self, article: Input, partition: int = PARTITION_UA) -> None:
-        key, value = article.key, article.value
+    def _send(self, partition: int = PARTITION_UA) -> None:
+        key, value = self._articles.input(next(self._numbers))
         publish(self._producer, self._topic, value, key, partition=partition, on_delivery=self._note_delivery)
 
     def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:

@@ -1,20 +1,20 @@
-"""Negative controls: each violation is found, by name, and nothing else."""
+"""Negative controls: each violation is found, by name, and nothing else; also in a topic that was deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from kafka.harness import transaction
 from support import operating
-from support.doctored import COUNT, Answer, publish, right_answers, verdict
+from support.doctored import COUNT, Answer, commit, names_of, right_answers, verdict
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from tools.chaos.workload import Input
-from tools.reading import OMITTED, InputId
+from tools.chaos.scene import TopicKeeper
+from tools.reading import InputId
 
 pytestmark = pytest.mark.broker
 
@@ -38,7 +38,7 @@ FLAWS: dict[str, tuple[Callable[[Answers], Answers], dict[str, int]]] = {
     "lost": (lambda answers: [*answers[:50], *answers[51:]], {"lost": 1, "not seen while it ran": 1}),
     "doubled": (lambda answers: [*answers, answers[-1]], {"doubled": 1, "seen twice while it ran": 1}),
     "of no input": (
-        lambda answers: [*answers, replace(answers[0], input_id=InputId(None, 0, COUNT + 5))],
+        lambda answers: [*answers, replace(answers[0], input_id=InputId(answers[0].input_id.topic_id, 0, COUNT + 5))],
         {"invented": 1, "seen while it ran, gone now": 1},
     ),
     "swapped": (swapped, {"out of order": 1}),
@@ -62,22 +62,6 @@ def test_each_flaw_is_found_by_name_and_nothing_else(topics: Topics, flaw: str) 
     assert findings.inputs == COUNT
 
 
-LARGE, SMALL = Input(b"k", b"\xff" * 150_000), Input(b"k", b"{")
-
-
-@pytest.mark.parametrize(
-    ("given", "said", "wrong"), [(LARGE, 150_000, False), (LARGE, 150_001, True), (SMALL, 1, True)]
-)
-def test_only_a_large_value_may_be_omitted_with_its_size(
-    topics: Topics, given: Input, said: int, *, wrong: bool
-) -> None:
-    """A topic may refuse a large value, and every topic accepts a small one."""
-    (answer,) = publish(topics, [given])
-    omitting = replace(answer, value=None, more=((OMITTED, str(said)),))
-    counts = verdict(topics, [omitting], committed=1).counts
-    assert ({"without a value of which it says another size": 1} if wrong else {}) == counts
-
-
 def test_offset_behind_the_end_is_found(topics: Topics) -> None:
     """All is published, but the group would read the last input again."""
     findings = verdict(topics, right_answers(topics), committed=COUNT - 1)
@@ -99,3 +83,76 @@ def test_open_transaction_is_found(topics: Topics) -> None:
         producer.produce(topics.output, b"open", partition=3)
         assert producer.flush(PATIENCE_S) == 0
         assert {"partitions with an open transaction": 1} == verdict(topics, answers).counts
+
+
+DONE = 80
+"""How many inputs of the first topic the group had committed when it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """Two topics of one name in succession, and the correct outputs for all inputs of both."""
+
+    topics: Topics
+    keeper: TopicKeeper
+    old: Sequence[Answer]
+    new: Sequence[Answer]
+
+
+@pytest.fixture
+def twice(topics: Topics) -> Twice:
+    """A topic with partly committed inputs, deleted, recreated, and filled with others."""
+    keeper = TopicKeeper(names_of(topics), 4, replicas=1)
+    old = right_answers(topics, "old")
+    commit(topics, DONE)
+    keeper.remember_the_rest(keeper.remember_input())
+    keeper.delete_input()
+    keeper.create_input()
+    new = right_answers(topics, "new")
+    assert old[0].input_id.topic_id != new[0].input_id.topic_id
+    return Twice(topics, keeper, old, new)
+
+
+def of_topic(topic_id: str, answer: Answer) -> Answer:
+    """The output of the same offset of another topic."""
+    return replace(answer, input_id=InputId(topic_id, *answer.input_id[1:]))
+
+
+Outputs = tuple[Sequence[Answer], Sequence[Answer]]
+FLAWS_OF_TWO: dict[str, tuple[Callable[[Sequence[Answer], Sequence[Answer]], Outputs], dict[str, int]]] = {
+    "nothing": (lambda old, new: (old, new), {}),
+    "uncommitted inputs of the old topic without outputs": (lambda old, new: (old[:DONE], new), {}),
+    "a committed input of the old topic is lost": (
+        lambda old, new: ([*old[:5], *old[6:DONE]], new),
+        {"lost": 1, "not seen while it ran": 1},
+    ),
+    "a reader continues at the old offset": (
+        lambda old, new: (old, new[DONE:]),
+        {"lost": DONE, "not seen while it ran": DONE},
+    ),
+    "of a topic that never was": (
+        lambda old, new: (old, [*new, of_topic("no-such-id", new[3])]),
+        {"invented": 1, "seen while it ran, gone now": 1},
+    ),
+    "a worker still holds inputs of the old topic": (
+        lambda old, new: ([old[0], *old[2:]], [*new, old[1]]),
+        {"out of order": 1},
+    ),
+    "without the id of its topic": (
+        lambda old, new: (old, [of_topic("", new[0]), *new[1:]]),
+        {"invented": 1, "lost": 1, "not seen while it ran": 1, "seen while it ran, gone now": 1},
+    ),
+}
+"""What is done to the right outputs of both topics, and what the check finds then."""
+
+
+@pytest.mark.parametrize("flaw", FLAWS_OF_TWO)
+def test_each_flaw_is_found_by_name_in_the_topic_that_has_it(twice: Twice, flaw: str) -> None:
+    """The same offset in two topics is no double; what nobody had committed is gone with its topic, not lost."""
+    doctored, found = FLAWS_OF_TWO[flaw]
+    old, new = doctored(twice.old, twice.new)
+    assert (twice.old[1].stage, twice.old[-1].stage) == (None, None), "the order is that of one topic"
+    findings = verdict(twice.topics, [*old, *new], past=twice.keeper.past)
+    assert found == findings.counts
+    assert 2 * COUNT == findings.inputs
+    assert findings.gone == (COUNT - DONE if len(old) <= DONE else 0)

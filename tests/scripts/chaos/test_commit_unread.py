@@ -12,9 +12,8 @@ from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
 from enricher.operate.verify.verification import verify
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import DropReply, Match
+from tools.chaos.rules import Api, DropReply, Match
 
 pytestmark = pytest.mark.broker
 
@@ -40,8 +39,9 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     environment = topics.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
     with worker(environment, stub=True) as process:
         match = Match({Api.END_TXN}, "enricher-worker-0")
-        proxy.apply(unread := DropReply(match, nth=3, instead=lambda: process.send_signal(signal.SIGKILL)))
+        proxy.apply(unread := DropReply(match, nth=3))
         assert unread.caught.wait(PATIENCE_S)
+        process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
     # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
     wait_until(lambda: published(topics)[0] > 0, PATIENCE_S, "the unconfirmed transaction")

@@ -7,8 +7,7 @@ from confluent_kafka import Producer
 from support.lives import NAME, Field, Life, let_go
 from support.patience import PATIENCE_S
 
-from tools.chaos.frames import Api
-from tools.chaos.rules import Delay, Hold
+from tools.chaos.rules import Api, Delay, Hold
 from tools.chaos.scene import TRANSACTION_S
 from tools.waiting import wait_until
 

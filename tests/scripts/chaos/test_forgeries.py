@@ -7,9 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
-from tools.chaos.frames import Api, Request
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Match, Rule
+from tools.chaos.rules import Api, Match, Request, Rule
 
 VALUE = b'{"id":"Athens"}'
 DAMAGED = VALUE.replace(b"Athens", b"@thens")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tools.chaos.frames import Api, Request, correlation_id_of, read_frame, request_of
+from tools.chaos.rules import Api, Request, correlation_id_of, read_frame, request_of
 
 END_TXN_1_OF_W = b"\x00\x00\x00\x0c" + b"\x00\x1a" + b"\x00\x01" + b"\x00\x00\x00\x07" + b"\x00\x01" + b"w" + b"!"
 

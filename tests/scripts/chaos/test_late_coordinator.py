@@ -9,9 +9,8 @@ import pytest
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Delay, Match
+from tools.chaos.rules import Api, Delay, Match
 
 pytestmark = pytest.mark.broker
 

@@ -21,9 +21,8 @@ from enricher.worker.kafka.membership import Member
 from enricher.worker.kafka.producers import UnfencedProducer, close_in_background
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.records import RawRecord
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
-from tools.chaos.rules import Answered, Delay, Match
+from tools.chaos.rules import Answered, Api, Delay, Match
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
 from tools.reading import Reader

@@ -28,9 +28,8 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.chaos.crew import Crew
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Answered, Hold, Match, Rule
+from tools.chaos.rules import Answered, Api, Hold, Match, Rule
 from tools.chaos.scene import settings_of
 from tools.kafka import Cluster
 from tools.waiting import wait_until

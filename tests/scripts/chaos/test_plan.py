@@ -11,8 +11,7 @@ import pytest
 from tools.chaos.check import Findings
 from tools.chaos.faults import KINDS, Fault, plan
 from tools.chaos.reference import expected
-from tools.chaos.report import write_report
-from tools.chaos.run import Outcome, Plan, Run
+from tools.chaos.run import Outcome, Plan, Run, write_report
 from tools.chaos.scene import java_hash
 from tools.chaos.workload import Articles
 
@@ -79,7 +78,7 @@ def test_articles_have_ratings_and_some_cannot_be_rated() -> None:
 
 def run_of(findings: Findings, outcome: Outcome) -> Run:
     """A short run that caught up in the end."""
-    return Run(Plan(1, 100.0, 1.0, KINDS, "4.3.1"), 60.0, [outcome], findings, 0, {0: 5, 2: 7}, caught_up=True)
+    return Run(Plan(1, 100.0, 1.0, KINDS, "4.3.1"), 60.0, [outcome], findings, 0, caught_up=True)
 
 
 def outcome_of(*, wrong: tuple[str, ...] = (), slow: tuple[str, ...] = ()) -> Outcome:

@@ -10,9 +10,8 @@ from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
 
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Cut, Delay, DropReply, Hold, Match, Watch
+from tools.chaos.rules import Api, Cut, Delay, DropReply, Hold, Match, Watch
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker

@@ -8,8 +8,7 @@ import pytest
 from support.lives import Field, let_go
 from support.patience import PATIENCE_S
 
-from tools.chaos.frames import Api
-from tools.chaos.rules import Delay, Hold
+from tools.chaos.rules import Api, Delay, Hold
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker

@@ -10,9 +10,8 @@ from support.topics import Topics
 
 from enricher.operate.doctor.promises import PROMISES
 from enricher.operate.doctor.transactions import Trials
-from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Delay, Match
+from tools.chaos.rules import Api, Delay, Match
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ from support.mixed.forms import Forms
 from support.mixed.inputs import Inputs, Publisher
 from support.mixed.outputs import check
 from support.stub_worker import STUB_WORKER
-from tools.chaos.topics import TopicKeeper
+from tools.chaos.scene import TopicKeeper
 from tools.reading import Reader
 from tools.topics import Topics as Names
 from tools.waiting import wait_until

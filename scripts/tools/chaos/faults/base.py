@@ -8,8 +8,7 @@ from random import Random
 from typing import ClassVar
 
 from tools.chaos.crew import Slot
-from tools.chaos.frames import Api
-from tools.chaos.rules import Match, Rule
+from tools.chaos.rules import Api, Match, Rule
 from tools.chaos.scene import Scene
 
 CATCH_S = 6.0
@@ -20,7 +19,7 @@ EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
 """Exit codes that a fault may cause: stopped, fenced, no recovery, no progress; SIGTERM if it came before the handler was
 installed."""
 REFUSED = 4
-"""Only where a fault lowers what a broker accepts, or takes a topic away."""
+"""Only where a fault takes a topic away."""
 NO_OFFSETS = 2
 """Only where a fault takes the group's offsets away: a worker refuses to guess where it begins."""
 

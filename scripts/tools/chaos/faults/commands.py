@@ -17,8 +17,7 @@ from confluent_kafka import Producer
 
 from tools.chaos.crew import environment_of_workers, launch_module
 from tools.chaos.faults.base import EXIT_CODES, Fault
-from tools.chaos.frames import Api
-from tools.chaos.rules import DropReply, Match, Watch
+from tools.chaos.rules import Api, DropReply, Match, Watch
 from tools.chaos.scene import settings_of
 from tools.reading import Reader, headers_of, source_of
 from tools.topics import Topics, make_topics

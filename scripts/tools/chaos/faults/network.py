@@ -6,8 +6,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from tools.chaos.faults.base import Fault
-from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Delay, Hold, Match, Rule
+from tools.chaos.rules import Api, Cut, Delay, Hold, Match, Rule
 
 
 class _NetworkFault(Fault):

@@ -9,10 +9,6 @@ from confluent_kafka import Producer
 
 from tools.chaos.faults.base import EXIT_CODES, NO_OFFSETS, REFUSED, Fault
 from tools.chaos.scene import Scene
-from tools.waiting import wait_until
-
-_REFUSE_S = 60.0
-"""Until a worker has loaded its model, joined its group and looked for its offsets."""
 
 
 class _OffsetsGone(Fault):
@@ -73,19 +69,18 @@ class TopicMadeAgain(_OffsetsGone):
 class OffsetsDeleted(_OffsetsGone):
     """Drains all workers, deletes the group with its offsets, and sets them behind the outputs.
 
-    Workers that start before that refuse to guess. Or another producer's open transaction hides the newest outputs: it
-    begins while the workers run, so outputs follow in the same partitions, and a reader of committed records sees none of
-    them. Whoever goes on behind those that it sees writes the others twice. So `enricher offsets set` waits for its end.
+    Sometimes another producer's open transaction hides the newest outputs: it begins while the workers run, so outputs
+    follow in the same partitions, and a reader of committed records sees none of them. Whoever goes on behind those that it
+    sees writes the others twice. So `enricher offsets set` waits for its end.
     """
 
     name = "all drained, offsets deleted"
     _until_outputs_s = 3.0
 
     def choose(self) -> None:
-        """Draw which output topic has another producer's transaction, if any, and whether workers start too early."""
+        """Draw which output topic has another producer's transaction, if any."""
         names = self.scene.names
         self.hidden = self.chosen.choice([None, names.output, names.dead_letters])
-        self.early = self.hidden is None and self.chosen.random() < 0.5
         self.lasts_s = self.chosen.uniform(5.0, 12.0) if self.hidden else self.chosen.uniform(0.5, 4.0)
 
     def apply(self) -> None:
@@ -101,9 +96,7 @@ class OffsetsDeleted(_OffsetsGone):
             self.command = scene.start_set_offsets()
 
     def heal(self) -> None:
-        """Let early workers refuse, or abort the transaction, for which the command waits; then set the offsets."""
-        if self.early:
-            self._start_too_early()
+        """Set the offsets; abort the transaction first, for which the command waits."""
         if not self.hidden:
             self.command = self.scene.start_set_offsets()
         elif self.command.poll() is not None:
@@ -129,16 +122,6 @@ class OffsetsDeleted(_OffsetsGone):
             self.producer.produce(topic, b"another producer's", b"foreign", partition)
         self.producer.flush(30)
         time.sleep(self._until_outputs_s)
-
-    def _start_too_early(self) -> None:
-        crew = self.scene.crew
-        self.about += ", with workers that refuse"
-        count = len(crew.exits)
-        crew.wake()
-        if not wait_until(lambda: NO_OFFSETS in [each.code for each in crew.exits[count:]], _REFUSE_S):
-            self.broken.append("no worker refused to start without offsets")
-        crew.rest()
-        self.scene.topics.wait_until_empty()
 
 
 class PartitionsAdded(Fault):

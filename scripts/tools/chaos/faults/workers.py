@@ -9,8 +9,7 @@ from typing import ClassVar
 from confluent_kafka import Producer
 
 from tools.chaos.faults.base import Fault
-from tools.chaos.frames import Api
-from tools.chaos.rules import Watch
+from tools.chaos.rules import Api, Watch
 from tools.chaos.scene import ENGINE_S, TRANSACTION_S
 from tools.chaos.worker import POLL_INTERVAL_S
 from tools.waiting import wait_until
