@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.waiting import wait_until
 
@@ -84,16 +84,6 @@ def make_topics(
         future.result(_ASK_S)
     if not wait_until(lambda: set(names) <= admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S, 0.02):
         raise TimeoutError(f"the brokers do not know their new topics after {_ASK_S:g} s")
-
-
-def configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str | None]) -> None:
-    """Change settings of a topic; None restores the broker's default. Raises KafkaException."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    for name, value in settings.items():
-        kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-        resource.add_incremental_config(ConfigEntry(name, value or "", incremental_operation=kind))
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
 
 
 def publish(producer: Producer, topic: str, value: bytes | str | None, key: bytes | str, **more: Any) -> None:  # noqa: ANN401  as `produce` takes

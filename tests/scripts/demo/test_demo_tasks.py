@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
-from safetensors.numpy import load_file, save_file
 
-from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.loaded_tasks import plan_tasks
-from tools.demo.checkpoints import HEAD_FILE, UnfitHead, join
-from tools.demo.report import GENRE, Outcome, show_tasks, tasks_settings, vector_of
+from tools.demo.report import Outcome, show_tasks, tasks_settings, vector_of
 
 
 def test_the_three_tasks_share_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,14 +43,3 @@ def test_the_nearest_article_is_found_by_vectors_of_either_form() -> None:
     show_tasks(Console(file=shown, width=150), [{"id": name, "title": f"<{name}>"} for name in values], outcomes)
     rows = [line.split() for line in shown.getvalue().splitlines() if line.startswith("<")]
     assert [["<a>", "<c>"], ["<b>", "<c>"], ["<c>", "<b>"]] == [row[:2] for row in rows]
-
-
-def test_a_head_of_another_encoder_is_refused(tmp_path: Path) -> None:
-    """A head names the digest of its encoder, and is not joined with any other."""
-    shutil.copytree(GENRE, tmp_path / "genre")
-    path = tmp_path / "genre" / HEAD_FILE
-    save_file(load_file(path), path, metadata={"encoder": "another", "encoder_digest": "0" * 64})
-    encoder = open_model(EMBEDDED)
-    assert isinstance(encoder, Checkpoint)
-    with pytest.raises(UnfitHead, match="another"):
-        join(tmp_path / "genre", encoder, tmp_path / "out")
