@@ -193,20 +193,6 @@ def test_an_interrupted_set_up_is_repeated_from_the_beginning(repository: Reposi
     assert not (repository.root / ".venv" / "left").exists()
 
 
-def test_a_set_up_goes_on_without_its_script(repository: Repository) -> None:
-    """A signal may end the script alone: its set-up is still there, so the next one waits for it."""
-    repository.choose("5.0", held=True)
-    script = repository.start("bench")
-    repository.index.asked.wait()
-    script.kill()
-    script.wait()
-    following = repository.start("bench")
-    assert following.stderr is not None
-    assert "Waiting for another set-up" in following.stderr.readline()
-    repository.index.released.set()
-    assert (everything("5.0"), "") == ended(following)
-
-
 @pytest.mark.long
 def test_pip_installs_where_uv_cannot(repository: Repository) -> None:
     """With the same lock, from the beginning, after saying why."""

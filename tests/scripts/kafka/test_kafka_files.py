@@ -15,7 +15,6 @@ from support.topics import Topics
 from tools.kafka import ClusterError, versions
 from tools.kafka.java import JAR as TOOLS_JAR
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
-from tools.kafka.node import META, FormattedStorage, new_id
 from tools.kafka.properties import Listener, server_properties
 from tools.kafka.repacking import repack
 from tools.kafka.versions import (
@@ -29,7 +28,6 @@ from tools.kafka.versions import (
     default_folder,
     find,
     lock_path,
-    logs_with_log4j_1,
 )
 from tools.locks import requested
 
@@ -151,12 +149,6 @@ def test_version_is_found_by_number_line_and_word() -> None:
     assert find("3.9").startswith("3.9.")
 
 
-def test_unknown_version_is_refused_with_the_list() -> None:
-    """The message lists the known versions."""
-    with pytest.raises(ClusterError, match=f"choose one of {VERSIONS[0]}, {VERSIONS[1]}"):
-        find("3.99")
-
-
 def test_list_is_in_order_with_one_version_of_each_line() -> None:
     """The list is sorted with one version per line, so the first is the oldest."""
     numbers = [tuple(map(int, version.split("."))) for version in VERSIONS]
@@ -164,30 +156,7 @@ def test_list_is_in_order_with_one_version_of_each_line() -> None:
     assert len({number[:2] for number in numbers}) == len(numbers)
 
 
-def test_log4j_1_ends_with_its_line() -> None:
-    """Its successor comes with 4.0."""
-    assert [logs_with_log4j_1(version) for version in ("3.9.2", "3.10.0", "4.0.2")] == [True, True, False]
-
-
 LOG = Path("/data/log")
-
-
-def test_client_is_told_the_proxys_port_where_a_proxy_stands_in_between() -> None:
-    """A listener with an advertised port listens on its own and sends clients to the other."""
-    listeners = [Listener("PLAINTEXT", 20001), Listener("PROXIED", 20002, advertised_port=20003)]
-    properties = server_properties(1, {1: 20000}, listeners, LOG)
-    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,PROXIED://127.0.0.1:20003"
-    assert "PROXIED://127.0.0.1:20002" in properties["listeners"].split(",")
-    assert "PROXIED:PLAINTEXT" in properties["listener.security.protocol.map"].split(",")
-
-
-def test_listener_speaks_its_own_protocol() -> None:
-    """Listeners with and without TLS coexist; brokers use the first one among themselves."""
-    listeners = [Listener("PLAINTEXT", 20001), Listener("TLS", 20002, protocol="SSL")]
-    properties = server_properties(1, {1: 20000}, listeners, LOG)
-    protocols = properties["listener.security.protocol.map"].split(",")
-    assert {"PLAINTEXT:PLAINTEXT", "TLS:SSL", "CONTROLLER:PLAINTEXT"} == set(protocols)
-    assert "PLAINTEXT" == properties["inter.broker.listener.name"]
 
 
 def test_three_nodes_keep_three_copies_and_need_two() -> None:
@@ -197,49 +166,6 @@ def test_three_nodes_keep_three_copies_and_need_two() -> None:
     for topic in ("default", "offsets.topic", "transaction.state.log"):
         assert properties[f"{topic}.replication.factor"] == "3"
     assert "2" == properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"]
-
-
-TEXT = "#\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\ndirectory.id=BBBBBBBBBBBBBBBBBBBBBB\nnode.id=1\nversion=1\n"
-
-
-def formatted(folder: Path) -> Path:
-    """What the tool writes, in short."""
-    folder.mkdir()
-    (folder / META).write_text(TEXT)
-    (folder / "bootstrap.checkpoint").write_bytes(b"records")
-    return folder
-
-
-def test_a_copy_has_ids_of_its_own(tmp_path: Path) -> None:
-    """Two nodes with one directory's id would not start, and a node finds another's id in its storage."""
-    storage, cluster_id = FormattedStorage(tmp_path / "kept"), new_id()
-    storage.keep(formatted(tmp_path / "first"))
-    directories = set()
-    for node in (2, 3):
-        log = tmp_path / f"node-{node}" / "log"
-        assert storage.copy_to(log, cluster_id, node)
-        found = dict(re.findall(r"(?m)^([\w.]+)=(.*)$", (log / META).read_text()))
-        directories.add(found.pop("directory.id"))
-        assert {"cluster.id": cluster_id, "node.id": str(node), "version": "1"} == found
-        assert b"records" == (log / "bootstrap.checkpoint").read_bytes()
-    assert len(directories - {"B" * 22}) == 2
-
-
-def test_nothing_is_copied_before_the_first_was_kept(tmp_path: Path) -> None:
-    """The tool has to run then."""
-    assert not FormattedStorage(tmp_path / "kept").copy_to(tmp_path / "log", new_id(), 1)
-    assert not (tmp_path / "log").exists()
-
-
-def test_the_first_of_several_that_keep_it_wins(tmp_path: Path) -> None:
-    """The others leave nothing beside it."""
-    storage = FormattedStorage(tmp_path / "cache" / "kept")
-    (tmp_path / "cache").mkdir()
-    storage.keep(formatted(tmp_path / "first"))
-    (second := formatted(tmp_path / "second")).joinpath("bootstrap.checkpoint").write_bytes(b"others")
-    storage.keep(second)
-    assert [storage.kept] == list((tmp_path / "cache").iterdir())
-    assert b"records" == (storage.kept / "bootstrap.checkpoint").read_bytes()
 
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -18,13 +14,12 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.patience import PATIENCE_S
 from support.registry_proxy import RegistryProxy
-from support.scripted import SCRIPTS, Script
+from support.scripted import Script
 
-from tools.kafka.keeper import end, processes_of
+from tools.kafka.keeper import end
 from tools.ports import free_ports
 from tools.registry import Registry
 from tools.registry.__main__ import main
-from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -49,32 +44,12 @@ def client(registry: Registry) -> httpx2.Client:
     return httpx2.Client(base_url=registry.url, timeout=PATIENCE_S)
 
 
-def test_a_schema_comes_back_with_its_references(client: httpx2.Client) -> None:
-    """What refers to another schema names its subject and version."""
-    desk, article = fresh("desk"), fresh("article")
-    registered(client, desk, json.dumps({"type": "record", "name": "Desk", "fields": []}))
-    text = json.dumps({"type": "record", "name": "A", "fields": [{"name": "desk", "type": "Desk"}]})
-    references = [{"name": "Desk", "subject": desk, "version": 1}]
-    number = registered(client, article, text, references=references)
-    assert {"schema": text, "references": references} == client.get(f"/schemas/ids/{number}").json()
-
-
 def test_an_unknown_id_has_the_error_code_of_its_own(client: httpx2.Client) -> None:
     """So it differs from a path that does not exist."""
     answer = client.get("/schemas/ids/999999")
     assert (404, 40403) == (answer.status_code, answer.json()["error_code"])
     unknown = client.get("/nowhere")
     assert (404, b"") == (unknown.status_code, unknown.content)
-
-
-def test_an_incompatible_schema_is_refused(client: httpx2.Client) -> None:
-    """With a rule for the subject, the registry holds to it."""
-    subject = fresh("article")
-    registered(client, subject, ARTICLE)
-    client.put(f"/config/{subject}", json={"compatibility": "BACKWARD"}).raise_for_status()
-    breaking = json.dumps({"type": "record", "name": "Article", "fields": [{"name": "id", "type": "long"}]})
-    answer = client.post(f"/subjects/{subject}/versions", json={"schema": breaking})
-    assert 409 == answer.status_code
 
 
 def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_proxy: RegistryProxy) -> None:
@@ -99,18 +74,6 @@ def test_the_server_listens_on_loopback_only(registry: Registry) -> None:
     connections = psutil.Process(registry.pid).net_connections(kind="tcp")
     addresses = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
-
-
-def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
-    """The keeper ends it, as it ends brokers, even while it starts."""
-    program = (
-        "import sys, pathlib; from tools.registry import Registry; Registry(data=pathlib.Path(sys.argv[1])).start()"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SCRIPTS)}) as parent:
-        assert wait_until(lambda: any(processes_of(tmp_path.resolve())), PATIENCE_S)
-        parent.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), PATIENCE_S)
 
 
 def test_a_day_with_the_registry(
