@@ -100,14 +100,6 @@ def _has(status: object, path: Sequence[str]) -> bool:
     return True
 
 
-def test_no_text_of_an_article_is_in_the_status(health: WorkerHealth) -> None:
-    """Neither enriched nor refused articles are quoted; the page has its words from there alone."""
-    with served(health) as port:
-        status = get(port, "/status.json").text
-    assert OTHER in status
-    assert not found(status, ["Ada", "Lovelace", "London", "poison", "Mister", "second line"])
-
-
 class Document(HTMLParser):
     """The tags of the page with their attributes."""
 

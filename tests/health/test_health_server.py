@@ -49,14 +49,6 @@ def raw(port: int, request: bytes) -> bytes:
         return answer
 
 
-def test_a_worker_that_loads_its_model_is_alive_and_not_ready(port: int) -> None:
-    """The status is the probe's answer, the body says why."""
-    assert (200, "loading the model\n") == (get(port, "/livez").status, get(port, "/livez").text)
-    for path in ("/readyz", "/startupz"):
-        assert (503, "loading the model\n") == (get(port, path).status, get(port, path).text)
-    assert (200, True) == (get(port, "/metrics").status, 'enricher_state="starting"} 1.0' in get(port, "/metrics").text)
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_head_says_what_get_says_without_the_body(port: int, path: str) -> None:
     """Status and headers are the same."""
@@ -216,19 +208,6 @@ def refused(port: int) -> bool:
         return raw(port, b"GET /other HTTP/1.1\r\n\r\n") == b""
     except ConnectionError:  # it was closed before the request was read
         return True
-
-
-def test_a_head_may_come_in_parts() -> None:
-    """The request is complete at the first empty line, and all of its parts count."""
-    with (
-        serving({"/": lambda request: line(HTTPStatus.OK, request.accept)}) as port,
-        socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as connection,
-    ):
-        for part in (b"GET / HTTP/1.1\r\n", b"Acc", b"ept: b\r\n", b"\r\n"):
-            connection.sendall(part)
-        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert answer.endswith(b"\r\n\r\nb\n")
 
 
 def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 import orjson
 import pytest
 from health.looking import EPOCH_S, FACTS, GPU, health_of, view_of
-from hypothesis import given
-from hypothesis import strategies as st
 from loop.faults import Fault, Faults, no_fault
 from loop.world import INVALID, LONG, POISONED, SHORT, Process, World
 
@@ -242,20 +240,6 @@ def test_an_unknown_lag_is_none_and_that_of_no_partition_is_zero() -> None:
 
 
 QUICK = Waits(engine_s=0.0, tokenizer_s=0.0, limit_s=120.0)
-FOR_THE_BROKER = ["a transaction", "recovering", "draining", "closing"]
-SECONDS = st.floats(0, 10_000, allow_nan=False)
-LIMITS = st.floats(1, 5_000, allow_nan=False)
-
-
-@given(st.sampled_from([TURN, *FOR_THE_BROKER]), LIMITS, SECONDS, SECONDS, SECONDS, LIMITS)
-def test_alive_exactly_while_everything_is_within_its_share(
-    what: str, limit_s: float, since_s: float, engine_s: float, tokenizer_s: float, wait_limit_s: float
-) -> None:
-    """The rule holds for any numbers."""
-    share = 0.5 if what == TURN else 1.0
-    within = since_s <= share * limit_s and max(engine_s, tokenizer_s) <= 0.5 * wait_limit_s
-    reason = why_stuck(Watched(what, limit_s, since_s), Waits(engine_s, tokenizer_s, wait_limit_s))
-    assert (reason is None) == within
 
 
 @pytest.mark.parametrize(
