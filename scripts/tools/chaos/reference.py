@@ -20,7 +20,7 @@ _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 _RATING_MODEL = {"name": "rating stub", "digest": "1" * 64, "precision": "fp32"}
-_RATINGS, _BAD_HASH, _BAD_EVERY = 5, 7, 997
+_RATINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,8 @@ def expected(value: bytes | None) -> Expected:
     words = [(name, match) for name, text in fields.items() for match in re.finditer(r"\S+", text)]
     if any(match[0] == _BAD_WORD for _, match in words):
         return Expected("inference", value)
-    hashes = [crc32(match[0].encode()) & 0x7FFFFFFF for _, match in words]
-    if any(each % _BAD_EVERY == _BAD_HASH for each in hashes):
-        return Expected("inference", value)
     record = _record(article_id, words)
+    hashes = [crc32(match[0].encode()) & 0x7FFFFFFF for _, match in words]
     return Expected("record", orjson.dumps(record | _of_tasks(record["coverage"], hashes)))
 
 

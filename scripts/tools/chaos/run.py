@@ -79,10 +79,11 @@ def inject(scene: Scene, fault: Fault) -> Outcome:
 
 
 def _wait_until_moving(scene: Scene) -> float | None:
-    moving = scene.timeline.moving_from_now()
-    if not wait_until(lambda: len(moving.first_s) >= scene.partitions, _GIVE_UP_S, 0.05):
+    timeline = scene.timeline
+    timeline.watch_from_now()
+    if not wait_until(lambda: len(timeline.moved_s) >= scene.partitions, _GIVE_UP_S, 0.05):
         return None
-    return max(moving.first_s.values()) - moving.since_s
+    return max(timeline.moved_s.values()) - timeline.since_s
 
 
 def _cpu_s(scene: Scene) -> dict[int, float]:

@@ -163,20 +163,6 @@ def java_hash(text: str) -> int:
     return 0 if value == 1 << 31 else min(value, (1 << 32) - value)
 
 
-class Moving:
-    """When each input partition first published again: outputs written at `since_s` (epoch) or later."""
-
-    def __init__(self, since_s: float) -> None:
-        self.since_s = since_s
-        self.first_s: dict[int, float] = {}
-        """Seconds since the epoch when the first such output was seen, by input partition."""
-
-    def note(self, partition: int, written_s: float) -> None:
-        """An output that was written at `written_s` (epoch) has just been seen."""
-        if written_s >= self.since_s and partition not in self.first_s:
-            self.first_s[partition] = time.time()
-
-
 class Timeline(Closing):
     """Records what becomes visible in `topics`, past the proxy and in a thread of its own."""
 
@@ -184,7 +170,9 @@ class Timeline(Closing):
         self.began_s = time.monotonic()
         self.seen: Counter[InputId] = Counter()
         """How often an output of each input was seen."""
-        self._moving = Moving(float("inf"))
+        self.since_s = float("inf")
+        self.moved_s: dict[int, float] = {}
+        """When each input partition first published something that was written at `since_s` or later (both epoch)."""
         self._follower = Follower(
             bootstrap_servers,
             topics,
@@ -198,10 +186,9 @@ class Timeline(Closing):
     def total(self) -> int:
         return self.seen.total()
 
-    def moving_from_now(self) -> Moving:
-        """Record which partitions publish from now on; replaces an earlier call's recording."""
-        self._moving = Moving(time.time())
-        return self._moving
+    def watch_from_now(self) -> None:
+        """Record which partitions publish from now on."""
+        self.since_s, self.moved_s = time.time(), {}
 
     def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
         """Whether the reader has reached these offsets."""
@@ -213,7 +200,8 @@ class Timeline(Closing):
     def _note(self, message: Message) -> None:
         source = source_of(message)
         self.seen[source] += 1
-        self._moving.note(source.partition, message.timestamp()[1] / 1000)
+        if message.timestamp()[1] / 1000 >= self.since_s:
+            self.moved_s.setdefault(source.partition, time.time())
 
 
 class TopicKeeper:

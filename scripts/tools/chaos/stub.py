@@ -28,7 +28,6 @@ from enricher.worker.records import (
     BatchResult,
     FieldName,
     Float32Array,
-    Int32Array,
     ModelCard,
     RunOutput,
     TaskCard,
@@ -143,8 +142,6 @@ RATING_CARD = ModelCard(name="rating stub", digest="1" * 64, precision="fp32")
 RATINGS = ("1", "2", "3", "4", "5")
 STEEPNESS = 2.0
 """The logit of a rating that some word has; of others it is 0."""
-BAD_HASH, BAD_EVERY = 7, 997
-"""The model fails on windows with a word whose hash, modulo the second, is the first: some percent of the articles."""
 
 
 class RatingEngine(StubEngine):
@@ -152,23 +149,13 @@ class RatingEngine(StubEngine):
 
     def run(self, batch: Batch) -> BatchResult:
         done = super().run(batch)
-        good = [run for run in done.runs if not (_owned_ids(run.windows[0]) % BAD_EVERY == BAD_HASH).any()]
-        failures = [
-            WindowFailure(run.windows[0], "Unrateable", "the model fails on this window")
-            for run in done.runs
-            if run not in good
-        ]
-        runs = [replace(run, heads=[*run.heads, WindowRows(_row(run.windows[0]))]) for run in good]
-        return BatchResult(batch, runs, [*done.failures, *failures])
-
-
-def _owned_ids(window: Window) -> Int32Array:
-    return window.ids[window.owned_tokens(0)]
+        runs = [replace(run, heads=[*run.heads, WindowRows(_row(run.windows[0]))]) for run in done.runs]
+        return replace(done, runs=runs)
 
 
 def _row(window: Window) -> Float32Array:
     """`float32 [1, ratings]`."""
-    found = set((_owned_ids(window) % len(RATINGS)).tolist())
+    found = set((window.ids[window.owned_tokens(0)] % len(RATINGS)).tolist())
     return np.array([[STEEPNESS if rating in found else 0.0 for rating in range(len(RATINGS))]], np.float32)
 
 

@@ -66,11 +66,10 @@ def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> N
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
 
 
-def test_articles_have_ratings_and_some_cannot_be_rated() -> None:
-    """Each record has the fields of both tasks; an article that one head fails on is a dead letter as a whole."""
+def test_articles_have_ratings_beside_entities() -> None:
+    """Each record has the fields of both tasks."""
     ends = [expected(Articles("run").input(number).value) for number in range(80)]
     records = [orjson.loads(each.value or b"") for each in ends if each.kind == "record"]
-    assert 0 < sum(each.kind == "inference" for each in ends) < len(ends) / 4
     for each in records:
         assert {"1", "2", "3", "4", "5"} == {rating["label"] for rating in each["classifications"]}
         assert ["ner", "rating"] == [task["name"] for task in each["tasks"]]
