@@ -10,7 +10,7 @@ from commands.cli_runner import run
 from enricher.errors import SettingsError
 from enricher.worker.commands.settings import settings_tables
 from enricher.worker.settings import Settings, TaskSettings
-from enricher.worker.settings.listing import USUAL, all_rows
+from enricher.worker.settings.listing import USUAL, all_rows, group_reason
 
 
 def test_every_setting_is_one_row_of_the_tables() -> None:
@@ -28,6 +28,12 @@ def test_experts_have_tables_of_their_own() -> None:
     assert "`ENRICHER_KAFKA__REQUEST_TIMEOUT_S`" in expert
     shown = {(row.group, row.name) for row in all_rows() if not row.expert}
     assert {(group, name) for group, names in USUAL.items() for name in names.split()} <= shown
+
+
+def test_each_group_says_once_what_it_is() -> None:
+    """Beside the settings that people set, and not again beside those for experts."""
+    words = " ".join(settings_tables().split())
+    assert {} == {group: count for group in USUAL if (count := words.count(group_reason(group))) != 1}
 
 
 def test_the_command_prints_the_tables() -> None:

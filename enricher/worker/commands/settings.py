@@ -109,10 +109,8 @@ def settings_tables() -> str:
         lines += [f"## {'Settings for experts' if expert else 'Settings that people set'}\n"]
         lines += [f"{fill(_ABOUT_EXPERTS, _PAGE_CHARS)}\n"] if expert else []
         for group, rows in groupby(tables, key=lambda row: row.group):
-            lines += [
-                f"### `[{heading(group)}]`{_FOR_EXPERTS if expert else ''}\n",
-                f"{fill(group_reason(group), _PAGE_CHARS)}\n",
-            ]
+            lines += [f"### `[{heading(group)}]`{_FOR_EXPERTS if expert else ''}\n"]
+            lines += [] if expert else [f"{fill(group_reason(group), _PAGE_CHARS)}\n"]
             lines += [*head, *map(_line, rows), ""]
     return "\n".join(lines)
 
