@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -21,61 +21,34 @@ from enricher.errors import SettingsError
 from enricher.worker.articles.record_formats import record_as_json
 from enricher.worker.kafka.metadata import headers_of
 
-Kind = Literal["missing", "older", "newer", "came back", "surplus", "twice", "refused", "older than the topic"]
-
 _CHUNK = 10_000
 _TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA cache_size = -32768;
-CREATE TABLE wanted (id TEXT PRIMARY KEY, version INT, deleted INT, partition INT, several INT) WITHOUT ROWID;
-CREATE TABLE held (id TEXT PRIMARY KEY, version INT, copies INT) WITHOUT ROWID;
-CREATE TABLE later (id TEXT, version INT, deleted INT, PRIMARY KEY (id, version, deleted)) WITHOUT ROWID;
-CREATE TABLE refused (id TEXT, version INT, PRIMARY KEY (id, version)) WITHOUT ROWID;
-CREATE TABLE horizon (version INT);
-CREATE VIEW differences (id, kind, wanted, held) AS
-    SELECT w.id, 'missing', w.version, NULL FROM wanted w LEFT JOIN held h USING (id)
-        WHERE NOT w.deleted AND h.id IS NULL
-        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = w.id AND l.version >= w.version AND l.deleted)
-    UNION ALL
-    SELECT w.id, 'older', w.version, h.version FROM held h JOIN wanted w USING (id)
-        WHERE NOT w.deleted AND h.version < w.version
-    UNION ALL
-    SELECT w.id, 'came back', w.version, h.version FROM held h JOIN wanted w USING (id)
-        WHERE w.deleted AND h.version <= w.version
-    UNION ALL
-    SELECT w.id, 'newer', w.version, h.version FROM held h JOIN wanted w USING (id)
-        WHERE h.version > w.version
-        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = h.id AND l.version = h.version AND NOT l.deleted)
-    UNION ALL
-    SELECT h.id, iif(h.version < (SELECT version FROM horizon), 'older than the topic', 'surplus'), NULL, h.version
-        FROM held h LEFT JOIN wanted w USING (id)
-        WHERE w.id IS NULL
-        AND NOT EXISTS (SELECT 1 FROM later l WHERE l.id = h.id AND l.version = h.version AND NOT l.deleted)
-    UNION ALL
-    SELECT h.id, 'twice', NULL, h.version FROM held h WHERE h.copies > 1;
-CREATE VIEW findings (id, kind, wanted, held) AS
-    SELECT d.id, iif(r.id IS NULL, d.kind, 'refused'), d.wanted, d.held
-        FROM differences d LEFT JOIN refused r ON d.kind IN ('missing', 'older') AND r.id = d.id AND r.version = d.wanted;
-"""
-_HOLD = """
-INSERT INTO held VALUES (?, ?, 1) ON CONFLICT (id) DO UPDATE SET
-    copies = copies + 1,
-    version = max(version, excluded.version)
+CREATE TABLE documents (id TEXT PRIMARY KEY, wanted INT, deleted INT, held INT) WITHOUT ROWID;
+CREATE VIEW differences (kind, id, wanted, held) AS SELECT
+    CASE WHEN wanted IS NULL THEN 'surplus'
+         WHEN deleted THEN 'came back'
+         WHEN held IS NULL THEN 'missing'
+         WHEN held < wanted THEN 'older'
+         ELSE 'newer' END, id, wanted, held
+    FROM documents WHERE iif(deleted, NULL, wanted) IS NOT held;
 """
 _WANT = """
-INSERT INTO wanted VALUES (?, ?, ?, ?, 0) ON CONFLICT (id) DO UPDATE SET
-    several = several OR partition <> excluded.partition,
-    deleted = iif(excluded.version >= version, excluded.deleted, deleted),
-    version = max(version, excluded.version)
+INSERT INTO documents VALUES (?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE SET
+    deleted = iif(excluded.wanted >= wanted, excluded.deleted, deleted),
+    wanted = max(wanted, excluded.wanted)
 """
+_HOLD = """
+INSERT INTO documents VALUES (?, NULL, 0, ?) ON CONFLICT (id) DO UPDATE SET held = max(ifnull(held, 0), excluded.held)
+"""
+_LEAVE_OUT = "DELETE FROM documents WHERE id = ?"
+_REFUSE = "DELETE FROM documents WHERE id = ? AND wanted = ? AND held IS NOT wanted"
 
 
 class VersionComparison:
-    """Notes the versions that the topic wants up to some offsets, and those that the index holds; then lists differences.
-
-    The index may or may not hold records after these offsets, which came while it was read.
-    """
+    """Notes the versions that the topic wants up to some offsets, then those that the index holds; lists differences."""
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("")  # a temporary file
@@ -87,65 +60,40 @@ class VersionComparison:
 
     def want(self, records: Iterable[Wanted]) -> None:
         """Note records in the order of their partitions; the highest version of an id counts."""
-        self._insert(_WANT, ((each.id, each.version, each.deleted, each.partition) for each in records))
+        self._write(_WANT, ((each.id, each.version, each.deleted) for each in records))
 
-    def hold(self, versions: Iterable[tuple[str, int]], progress: Callable[[int], None] = lambda _held: None) -> None:
-        """Note ids and versions of documents in the index. `progress` gets the number of documents so far."""
-        self._insert(_HOLD, versions, progress)
+    def hold(self, versions: Iterable[tuple[str, int]]) -> int:
+        """Note ids and versions of the documents in the index; returns how many there are."""
+        return self._write(_HOLD, versions)
 
-    def want_later(self, records: Iterable[Wanted]) -> None:
-        """Note records that were written after the first ones."""
-        rows = ((each.id, each.version, each.deleted) for each in records)
-        self._insert("INSERT OR IGNORE INTO later VALUES (?, ?, ?)", rows)
+    def leave_out(self, records: Iterable[Wanted]) -> None:
+        """Judge no document that has a later record: the index was read before or after it was indexed."""
+        self._write(_LEAVE_OUT, ((each.id,) for each in records))
 
-    def refuse(self, records: Iterable[Wanted]) -> None:
-        """Note dead letters of the indexer: the index will not hold these versions."""
-        self._insert("INSERT OR IGNORE INTO refused VALUES (?, ?)", ((each.id, each.version) for each in records))
-
-    def forgive_below(self, version: int) -> None:
-        """Note that retention has removed records, so a document below this version may come from one of them."""
-        self._database.execute("INSERT INTO horizon VALUES (?)", (version,))
+    def refuse(self, records: Iterable[Wanted]) -> int:
+        """Judge no document whose newest version became a dead letter of the indexer; returns how many there are."""
+        before = self._database.total_changes
+        self._write(_REFUSE, ((each.id, each.version) for each in records))
+        return self._database.total_changes - before
 
     @property
-    def wanted(self) -> int:
-        """Documents that the index should hold."""
-        return self._count("SELECT count(*) FROM wanted WHERE NOT deleted")
+    def documents(self) -> int:
+        """How many documents the index should hold."""
+        [count] = self._database.execute(
+            "SELECT count(*) FROM documents WHERE NOT deleted AND wanted NOTNULL"
+        ).fetchone()
+        return int(count)
 
-    @property
-    def deleted(self) -> int:
-        """Documents that the index should not hold."""
-        return self._count("SELECT count(*) FROM wanted WHERE deleted")
+    def differences(self) -> Iterator[tuple[str, str, int | None, int | None]]:
+        """All differences: kind, id, the version that is wanted, and the one that is held."""
+        return self._database.execute("SELECT * FROM differences ORDER BY kind")
 
-    @property
-    def held(self) -> int:
-        """Documents in the index."""
-        return self._count("SELECT count(*) FROM held")
-
-    @property
-    def in_several_partitions(self) -> int:
-        """Documents whose records are in more than one partition, so that no version orders them."""
-        return self._count("SELECT count(*) FROM wanted WHERE several")
-
-    def counts(self) -> dict[Kind, int]:
-        """How many documents differ, by kind."""
-        return dict(self._database.execute("SELECT kind, count(*) FROM findings GROUP BY kind"))
-
-    def examples(self, kind: Kind, limit: int) -> list[tuple[str, int | None, int | None]]:
-        """Some of these documents: id, the version that is wanted, and the one that is held."""
-        query = "SELECT id, wanted, held FROM findings WHERE kind = ? LIMIT ?"
-        return list(self._database.execute(query, (kind, limit)))
-
-    def _count(self, query: str) -> int:
-        return int(self._database.execute(query).fetchone()[0])
-
-    def _insert(
-        self, statement: str, rows: Iterable[tuple[Any, ...]], progress: Callable[[int], None] = lambda _inserted: None
-    ) -> None:
-        left, inserted = iter(rows), 0
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        left, written = iter(rows), 0
         while chunk := list(islice(left, _CHUNK)):
             self._database.executemany(statement, chunk)
-            inserted += len(chunk)
-            progress(inserted)
+            written += len(chunk)
+        return written
 
 
 _MAX_ID_BYTES = 512
@@ -160,7 +108,6 @@ class Wanted:
     id: str
     version: int
     deleted: bool
-    partition: int
 
 
 def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted | None:
@@ -183,4 +130,4 @@ def wanted_by(message: Message, identified_by: Literal["key", "id"]) -> Wanted |
         return None
     if not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_ID_BYTES:
         return None
-    return Wanted(name, version, deleted=value is None, partition=message.partition() or 0)
+    return Wanted(name, version, deleted=value is None)
