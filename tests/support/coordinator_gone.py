@@ -18,15 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.harness import as_sent, publish, short_articles
 
-from enricher.operate.verify.verification import verify
-from enricher.worker.settings import Settings
-from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
 from support.flaws import CLIENT_DEFAULTS, NO_WATCHDOG, PATIENT_BROKER
+from support.lives import Job
 from support.patience import PATIENCE_S
-from support.reading import committed_and_ends
 from tools.chaos.crew import Crew
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Api, Cut, Match, Rule, Watch
@@ -52,28 +48,15 @@ class World:
         self.transactions = next(node for node in self._leaders("__transaction_state") if node is not self.gone)
         (self.leader,) = (node for node in cluster.nodes if node not in {self.gone, self.transactions})
         self.bootstrap_servers = f"{self.leader.address},{self.transactions.address}"
-        self.names = {worker: self._made(worker) for worker in FLAWS}
+        self.jobs = {worker: Job(proxy, self.bootstrap_servers, self._made(worker), worker) for worker in FLAWS}
 
     def settings(self, worker: str) -> Mapping[str, Any]:
         """A worker's settings, with client ids that tell its two clients apart."""
-        settings = settings_of(self.proxy.addresses, self.names[worker], worker)
+        settings = settings_of(self.proxy.addresses, self.jobs[worker].names, worker)
         clients = {f"{kind}.client.id": kind for kind in ("consumer", "producer")}
         # The longest there is: a member that is thrown out meanwhile gets a new producer before there is work.
         kafka = {**settings["kafka"], "session_timeout_s": POLL_INTERVAL_S, "properties": clients}
         return {**settings, "kafka": kafka}
-
-    def publish(self, worker: str, articles: int) -> None:
-        """Publish so many articles."""
-        publish(self.bootstrap_servers, self.names[worker].input, map(as_sent, short_articles(articles)))
-
-    def committed(self, worker: str) -> int:
-        """How many articles the worker's group has committed."""
-        names = self.names[worker]
-        return committed_and_ends(self.bootstrap_servers, names.group, names.input)[0][0]
-
-    def wait_until_committed(self, worker: str, articles: int) -> None:
-        """Wait until the group has committed so many."""
-        assert wait_until(lambda: self.committed(worker) == articles, PATIENCE_S), worker
 
     def watched(self, *rules: Rule) -> Sequence[Rule]:
         """Apply the rules and return them."""
@@ -89,10 +72,6 @@ class World:
         """Whether that node's metadata still contains the stopped broker."""
         admin = AdminClient({"bootstrap.servers": node.address, "log_level": 0})
         return self.gone.node_id in admin.list_topics(timeout=PATIENCE_S).brokers
-
-    def failed(self, worker: str) -> Sequence[str]:
-        """The checks of the verifier that fail."""
-        return verify(kafka_config(Settings(**settings_of(self.bootstrap_servers, self.names[worker], worker)))).failed
 
     def _made(self, worker: str) -> Names:
         """Create topics and a group for which the brokers have the intended roles."""
@@ -122,10 +101,10 @@ def rest_with_the_coordinator_cached(world: World, crew: Crew) -> None:
     to_the_gone = [Answered(world.match(f"producer-{name}", Api.TXN_OFFSET_COMMIT, world.gone)) for name in FLAWS]
     world.watched(*to_the_gone)
     for name, flaws in FLAWS.items():
-        world.publish(name, FIRST)
+        world.jobs[name].publish(FIRST)
         crew.add(name, flaws)
     for name, sent in zip(FLAWS, to_the_gone, strict=True):
-        world.wait_until_committed(name, FIRST)
+        world.jobs[name].wait_until_committed()
         assert sent.caught.is_set(), "another broker coordinates the group"
 
 
@@ -170,19 +149,20 @@ def worked(world: World, crew: Crew) -> Outcome:
     added = [Answered(world.match(f"producer-{name}", Api.ADD_OFFSETS_TO_TXN)) for name in FLAWS]
     offsets = {name: Watch(world.match(f"producer-{name}", Api.TXN_OFFSET_COMMIT)) for name in FLAWS}
     world.watched(*added, *offsets.values())
-    for name in FLAWS:
-        world.publish(name, REST)
+    for job in world.jobs.values():
+        job.publish(REST)
     assert all(rule.caught.wait(PATIENCE_S) for rule in added)
     crew.slots[HANGS].send(signal.SIGTERM)  # it could still stop gracefully until the kill below
-    world.wait_until_committed(AS_IT_IS, FIRST + REST)
+    world.jobs[AS_IT_IS].wait_until_committed()
     assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), PATIENCE_S), "the watchdog ended nobody"
     world.gone.start()
-    world.wait_until_committed(WATCHED, FIRST + REST)
-    exits_then, committed_then = exits_of(crew), {name: world.committed(name) for name in FLAWS}
+    world.jobs[WATCHED].wait_until_committed()
+    exits_then, committed_then = exits_of(crew), {name: job.committed() for name, job in world.jobs.items()}
     offsets_sent_then = {name: rule.caught.is_set() for name, rule in offsets.items()}
     crew.slots[HANGS].send(signal.SIGKILL)
-    world.wait_until_committed(HANGS, FIRST + REST)
-    committed, failed = {name: world.committed(name) for name in FLAWS}, {name: world.failed(name) for name in FLAWS}
+    world.jobs[HANGS].wait_until_committed()
+    committed = {name: job.committed() for name, job in world.jobs.items()}
+    failed = {name: job.failed() for name, job in world.jobs.items()}
     return Outcome(exits_then, offsets_sent_then, committed_then, exits_of(crew), committed, failed)
 
 

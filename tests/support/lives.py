@@ -1,10 +1,9 @@
-"""Processes of one worker that are not started again, with what they work on."""
+"""What a worker behind the proxy works on, and processes of one that are not started again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from kafka.harness import as_sent, publish, short_articles
 
 from enricher.operate.verify.verification import verify
 from enricher.worker.commands.running import repeating
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
@@ -58,23 +58,17 @@ class Life:
             self._process.kill()
 
 
-@dataclass(slots=True)
-class Field:
-    """Fresh topics on the broker, and processes that enrich what is published there."""
+class Job:
+    """What is published for the group of one worker, whose clients may connect through the proxy, and what it does."""
 
-    proxy: Proxy
-    servers: str
-    names: Names
-    folder: Path
-    lives: list[Life]
-    published: int = 0
+    def __init__(self, proxy: Proxy, servers: str, names: Names, instance: str = NAME) -> None:
+        self.proxy, self.servers, self.names, self.instance = proxy, servers, names, instance
+        self.published = 0
 
-    def start(self, *, proxied: bool) -> Life:
-        """Start a process named `NAME`; only a proxied one's requests can be held."""
-        servers = self.proxy.addresses if proxied else self.servers
-        life = Life(settings_of(servers, self.names, NAME), self.folder / f"{len(self.lives)}.log")
-        self.lives.append(life)
-        return life
+    @property
+    def config(self) -> KafkaConfig:
+        """The configuration of its clients, past the proxy."""
+        return kafka_config(Settings(**settings_of(self.servers, self.names, self.instance)))
 
     def publish(self, count: int) -> None:
         """Publish so many articles."""
@@ -89,22 +83,48 @@ class Field:
             return -1
         return sum(max(0, committed) for committed, _ in offsets.values())
 
-    def work(self, count: int) -> None:
-        """Publish so many articles and wait until all are committed."""
-        self.publish(count)
-        self.wait_until_committed()
-
     def wait_until_committed(self) -> None:
         """Wait until the group has committed everything published."""
         assert wait_until(lambda: self.committed() == self.published, PATIENCE_S), self.logs()
 
-    def match(self, *apis: Api) -> Match:
-        """Match requests of these kinds by proxied processes."""
-        return Match(apis, f"enricher-{NAME}")
-
     def failed(self) -> Sequence[str]:
         """The checks of the verifier that fail."""
-        return verify(kafka_config(Settings(**settings_of(self.servers, self.names, NAME)))).failed
+        return verify(self.config).failed
+
+    def logs(self) -> str:
+        """What to show if it does not do it."""
+        return self.instance
+
+    def match(self, *apis: Api) -> Match:
+        """Match requests of these kinds by proxied processes."""
+        return Match(apis, f"enricher-{self.instance}")
+
+    def let_go(self, held: Hold, api: Api) -> None:
+        """Release the late request, and wait until the broker has answered it."""
+        self.proxy.apply(answered := Answered(self.match(api)))
+        self.proxy.lift(held)
+        assert answered.caught.wait(PATIENCE_S)
+
+
+class Field(Job):
+    """Fresh topics on the broker, and processes that enrich what is published there. Logs go to `folder`."""
+
+    def __init__(self, proxy: Proxy, servers: str, names: Names, folder: Path) -> None:
+        super().__init__(proxy, servers, names)
+        self._folder = folder
+        self.lives: list[Life] = []
+
+    def start(self, *, proxied: bool) -> Life:
+        """Start a process named `NAME`; only a proxied one's requests can be held."""
+        servers = self.proxy.addresses if proxied else self.servers
+        life = Life(settings_of(servers, self.names, NAME), self._folder / f"{len(self.lives)}.log")
+        self.lives.append(life)
+        return life
+
+    def work(self, count: int) -> None:
+        """Publish so many articles and wait until all are committed."""
+        self.publish(count)
+        self.wait_until_committed()
 
     def logs(self) -> str:
         """The logs of all processes."""
@@ -113,10 +133,3 @@ class Field:
     def load(self) -> AbstractContextManager[None]:
         """Publish continuously."""
         return repeating(partial(self.publish, 5), 0.5)
-
-
-def let_go(field: Field, held: Hold) -> None:
-    """Release the late request, and wait until the broker has answered it."""
-    field.proxy.apply(answered := Answered(field.match(Api.INIT_PRODUCER_ID)))
-    field.proxy.lift(held)
-    assert answered.caught.wait(PATIENCE_S)

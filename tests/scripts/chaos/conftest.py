@@ -26,7 +26,7 @@ def scene(broker_and_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.Temp
 @pytest.fixture
 def field(proxy: Proxy, topics: Topics, tmp_path: Path) -> Iterator[Field]:
     """Fresh topics; processes end with the test."""
-    field = Field(proxy, topics.bootstrap_servers, names_of(topics), tmp_path, [])
+    field = Field(proxy, topics.bootstrap_servers, names_of(topics), tmp_path)
     try:
         yield field
     finally:

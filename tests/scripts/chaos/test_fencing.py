@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Producer
-from support.lives import NAME, Field, Life, let_go
+from support.lives import NAME, Field, Life
 from support.patience import PATIENCE_S
 
 from tools.chaos.rules import Api, Delay, Hold
@@ -40,7 +40,7 @@ def test_a_late_request_for_a_producer_s_id_fences_and_a_restart_goes_on(field: 
     life = field.start(proxied=True)
     field.work(5)
     assert held.caught.is_set()
-    let_go(field, held)
+    field.let_go(held, Api.INIT_PRODUCER_ID)
     restarts_and_goes_on(field, life)
 
 

@@ -13,30 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kafka.harness import as_sent, publish, short_articles
 from support.crews import forked
 from support.doctored import names_of
 from support.flaws import IN_BATCHES, PAUSE_BY_BACKOFF, SAME_PRODUCER
+from support.lives import Job
 from support.patience import PATIENCE_S
-from support.reading import committed_and_ends, read_all
+from support.reading import read_all
 from support.topics import make_topics
 
 from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.ledger import Check, Report
 from enricher.operate.verify.verification import verify
-from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.settings import Settings
-from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.chaos.crew import Crew
 from tools.chaos.proxy import Proxy
-from tools.chaos.rules import Answered, Api, Hold, Match, Rule
+from tools.chaos.rules import Api, Hold, Rule
 from tools.chaos.scene import settings_of
 from tools.kafka import Cluster
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-LOOK_S = 0.02
 LATE_END, LATE_OFFSETS, LATE_END_CAPPED = "late-end", "late-offsets", "late-end-capped"
 CASES = [(late, kept) for late in (LATE_END, LATE_OFFSETS, LATE_END_CAPPED) for kept in (True, False)]
 """Which request is late, and whether the worker keeps its producer."""
@@ -46,32 +42,13 @@ CAPPED = {"retry.backoff.ms": 20_000, "producer.retry.backoff.max.ms": 100}
 """The client retries after the smaller value: 0.1 s instead of the 16 s of the backoff alone."""
 
 
-class Drive:
+class Drive(Job):
     """A worker behind the proxy that reads one partition, and the steps of a scenario."""
 
     def __init__(self, proxy: Proxy, cluster: Cluster, worker: str) -> None:
-        self.worker = worker
-        topics = make_topics(cluster.bootstrap_servers, partitions=1)
-        self.names = names_of(topics)
-        self.proxy = proxy
-        self._servers = cluster.bootstrap_servers
-        self._published = 0
+        names = names_of(make_topics(cluster.bootstrap_servers, partitions=1))
+        super().__init__(proxy, cluster.bootstrap_servers, names, worker)
         self._rules: list[Rule] = []
-
-    @property
-    def config(self) -> KafkaConfig:
-        """The configuration of clients past the proxy."""
-        return kafka_config(Settings(**settings_of(self._servers, self.names, self.worker)))
-
-    def publish(self, count: int) -> None:
-        """Publish so many articles."""
-        publish(self._servers, self.names.input, map(as_sent, short_articles(count, seed=self._published)))
-        self._published += count
-
-    def apply(self, rule: Rule) -> None:
-        """Apply a rule for this worker."""
-        self._rules.append(rule)
-        self.proxy.apply(rule)
 
     def lift_all(self) -> None:
         """Lift all rules for this worker."""
@@ -79,23 +56,15 @@ class Drive:
 
     def publish_until_caught(self, rule: Rule, count: int) -> None:
         """Publish articles, and wait until the rule has caught a request of theirs."""
-        self.apply(rule)
+        self._rules.append(rule)
+        self.proxy.apply(rule)
         self.publish(count)
         assert rule.caught.wait(PATIENCE_S)
 
-    def wait_until_committed(self) -> None:
-        """Wait until the group has committed everything published."""
-        asked = (self._servers, self.names.group, self.names.input)
-        assert wait_until(lambda: committed_and_ends(*asked)[0][0] == self._published, PATIENCE_S, LOOK_S)
-
     def wait_until_written(self, count: int, isolation: str) -> None:
         """Wait until so many outputs are visible."""
-        asked = (self._servers, self.names.output, isolation)
-        assert wait_until(lambda: len(read_all(*asked)) == count, PATIENCE_S, LOOK_S)
-
-    def match(self, api: Api) -> Match:
-        """Match the worker's requests of that kind."""
-        return Match({api}, f"enricher-{self.worker}")
+        asked = (self.servers, self.names.output, isolation)
+        assert wait_until(lambda: len(read_all(*asked)) == count, PATIENCE_S)
 
     def hold_one(self, api: Api) -> Hold:
         """Publish an article and hold that request of its transaction; the worker repeats it and continues."""
@@ -103,12 +72,6 @@ class Drive:
         self.publish_until_caught(held, 1)
         self.wait_until_committed()
         return held
-
-    def let_go(self, held: Hold, api: Api) -> None:
-        """Release the late request, and wait until the broker has answered it."""
-        self.apply(answered := Answered(self.match(api)))
-        self.proxy.lift(held)
-        assert answered.caught.wait(PATIENCE_S)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.lives import Field, let_go
+from support.lives import Field
 from support.patience import PATIENCE_S
 
 from tools.chaos.rules import Api, Delay, Hold
@@ -84,7 +84,7 @@ def test_if_both_are_fenced_a_restart_goes_on(field: Field) -> None:
     newer = field.start(proxied=True)
     with field.load():
         assert wait_until(lambda: newer.says("partitions assigned") > 0, PATIENCE_S), field.logs()
-        let_go(field, held)
+        field.let_go(held, Api.INIT_PRODUCER_ID)
         wait_until_ended(field, 2)
         field.start(proxied=False)
         goes_on(field)
