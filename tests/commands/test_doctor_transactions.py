@@ -9,19 +9,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from commands.cli_runner import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, assert_nothing_is_left
 from support.patience import PATIENCE_S
+from support.topics import Topics
 
 from enricher.operate.doctor import transactions as running
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.doctor.transactions import Result, finding_of
-
-if TYPE_CHECKING:
-    from support.topics import Topics
 
 PAGE = Path(__file__).parents[2] / "deploy" / "promises.md"
 

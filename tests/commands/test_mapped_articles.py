@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from commands.cli_runner import json_lines, run
 from kafka.harness import worker
 from support.patience import PATIENCE_S
 from support.reading import read_all
-
-if TYPE_CHECKING:
-    from support.topics import Topics
+from support.topics import Topics
 
 FIELDS = {"id": "key", "title": "/headline", "body": "/content/text"}
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pipeline.family_tokenizers import ODD, samples
 from safetensors.numpy import load_file, save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "bert"
 PIECES = 500

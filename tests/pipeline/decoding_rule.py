@@ -6,18 +6,15 @@ here and not parsed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rules.word_rule import is_alone, is_border, is_outside, is_punctuation, is_unseen, words
+from tokenizers import Tokenizer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tokenizers import Tokenizer
-
-    from enricher.worker.records import Float32Array
+from enricher.worker.records import Float32Array
 
 
 class Label(NamedTuple):

@@ -12,11 +12,11 @@ import shutil
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
-from pipeline.decoding_rule import SCHEMES, Found, Tokens, entities, tokens_of
+from pipeline.decoding_rule import SCHEMES, Found, Label, Tokens, entities, tokens_of
 from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
 from rules.building import GivenSpans
 from support.answers import WindowLabels, batch_result
@@ -31,6 +31,8 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import (
     Article,
     EnrichedRecord,
+    Entity,
+    Float32Array,
     Partition,
     RawRecord,
     Ticket,
@@ -39,11 +41,6 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
-
-if TYPE_CHECKING:
-    from pipeline.decoding_rule import Label
-
-    from enricher.worker.records import Entity, Float32Array
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"

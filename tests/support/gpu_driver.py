@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import POINTER, c_char, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from enricher.worker.inference.device import driver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 REFUSED = 999
 """CUDA_ERROR_UNKNOWN."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import report_path
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.int8 import Measured, Recipe, TextsUsed
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16
+from enricher.worker.inference.graph.variants import Variant
 from enricher.workshop.gate.report import GateReport
 from support.models import MINILM_FOLDER
-
-if TYPE_CHECKING:
-    from enricher.worker.inference.checkpoint.folder import Checkpoint
-    from enricher.worker.inference.graph.variants import Variant
 
 
 def empty_recipe(checkpoint: Checkpoint, **changes: Any) -> Recipe:  # noqa: ANN401  any field

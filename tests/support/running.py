@@ -11,16 +11,13 @@ that share a server run in one process.
 from __future__ import annotations
 
 import faulthandler
-from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from support.order import SHARING
-
-if TYPE_CHECKING:
-    from xdist.workermanage import WorkerController
 
 _GRACE_S = 60.0
 

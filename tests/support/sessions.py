@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
+import numpy.typing as npt
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
+from enricher.worker.inference.device.sessions import Feeds, Session
 from enricher.worker.inference.run.engine import OnnxEngine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from enricher.worker.inference.device.sessions import Feeds, Session
-    from enricher.worker.inference.run.model import PreparedModel
-    from enricher.workshop.gate.runs import VariantRunner
-
+from enricher.worker.inference.run.model import PreparedModel
+from enricher.workshop.gate.runs import VariantRunner
 
 Replaced = TypeVar("Replaced")
 

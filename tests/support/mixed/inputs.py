@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from support.mixed.layouts import Texts
+from confluent_kafka import KafkaError, Message
+
+from support.mixed.forms import Document, Headers, Written
+from support.mixed.layouts import Layout, Text, Texts
 from support.operating import producer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from confluent_kafka import KafkaError, Message
-
-    from support.mixed.forms import Document, Headers, Written
-    from support.mixed.layouts import Layout, Text
 
 _FLUSH_S = 60.0
 EVENT_SOURCE = "/newsroom"

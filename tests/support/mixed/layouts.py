@@ -6,17 +6,14 @@ Each layout has its schemas and the worker's settings for it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from tools import ARTICLES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 _WORDS = (20, 60)
 _DESKS = ("politics", "Sport & Jugend", "local/Köln", "science")

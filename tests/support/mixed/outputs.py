@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from confluent_kafka import Message
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
@@ -15,17 +17,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
 from support.mixed.forms import compiled
-from support.mixed.inputs import Place
+from support.mixed.inputs import Input, Place
 from tools import ROOT
 from tools.reading import STAGE, Reader, headers_of, source_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from confluent_kafka import Message
-
-    from support.mixed.inputs import Input
-    from tools.topics import Topics as Names
+from tools.topics import Topics as Names
 
 OutputFormat = Literal["json", "avro", "protobuf", "json-schema"]
 _SHOWN = 5
