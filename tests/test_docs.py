@@ -136,6 +136,13 @@ def test_prose_is_wrapped() -> None:
     assert_none(f"{name_of(page)}:{line}" for page in pages() for line in long_lines(page))
 
 
+def test_the_site_lists_every_page() -> None:
+    """`scripts/site` refuses a page that its navigation lacks; few who write one build the site."""
+    navigation = (ROOT / "scripts" / "tools" / "site" / "mkdocs.yml").read_text("utf-8")
+    listed = re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", navigation, re.MULTILINE)
+    assert sorted(name for name in map(name_of, pages()) if not name.startswith(".github/")) == sorted(listed)
+
+
 def test_the_readme_is_short() -> None:
     """What it is, how to run it, what it promises; the rest is on pages that it links."""
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= MAX_README_LINES
