@@ -100,7 +100,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse the tests of a file that `SHARING` should have."""
+    """Refuse a test of the broker that `--quick` would run, and the tests of a file that `SHARING` should have."""
+    if "broker_and_proxy" in getattr(item, "fixturenames", ()) and item.get_closest_marker("broker") is None:
+        pytest.fail("it needs the broker of the run: mark it as `broker`", pytrace=False)
     file = item.path.relative_to(Path(__file__).parent).as_posix()
     for server, files in SHARING.items():
         if server in getattr(item, "fixturenames", ()) and file not in files:

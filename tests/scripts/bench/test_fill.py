@@ -93,6 +93,7 @@ def test_tokens_wait_from_their_arrival_until_they_are_submitted() -> None:
     assert ([1.0, 2.0, 3.0, 4.0], [10, 22, 7, 0]) == run.queued()
 
 
+@pytest.mark.broker
 def test_a_tiny_run_through_kafka_is_measured_and_drawn(broker: Cluster, tmp_path: Path) -> None:
     """The dry run: every article is published, with entities, and the picture is written."""
     bench = Bench(1, quick=True, say=lambda _: None)
