@@ -15,11 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from platformdirs import user_cache_path
 
-from tools.kafka.versions import announce
-
-_CENTRAL = "https://repo.maven.apache.org/maven2/"
-_HTTP_TIMEOUT_S = 60
-_CHUNK_BYTES = 2**20
+from tools.kafka.versions import ClusterError, announce, download
 
 
 class ArchiveError(Exception):
@@ -32,7 +28,7 @@ class ArchiveMissing(ArchiveError):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLock:
-    """An archive: its name for users, coordinates `group:artifact:version:packaging[:classifier]`, bytes, sha256 in hex.
+    """An archive: its name for users, coordinates as `tools.kafka.versions.download` takes them, bytes, sha256 in hex.
 
     `content_sha256`: of the unpacked files, their names included (`content_digest`).
     `wanted`: patterns of the files that are unpacked, as `PurePath.match` takes them; without any, all are.
@@ -53,13 +49,6 @@ class ArchiveLock:
     @property
     def version(self) -> str:
         return self.coordinates.split(":")[2]
-
-    @property
-    def path(self) -> str:
-        """The file's path in Maven's layout."""
-        group, artifact, version, packaging, *classifier = self.coordinates.split(":")
-        name = "-".join((artifact, version, *classifier))
-        return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.{packaging}"
 
     @property
     def cache_folder(self) -> Path:
@@ -99,9 +88,12 @@ def _fetch(lock: ArchiveLock, folder: Path) -> None:
     """Download, verify and unpack beside `folder`, then move: an interrupted or wrong download never gets there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-fetch-", dir=folder.parent) as scratch:
-        archive, content = Path(scratch) / "archive", Path(scratch) / "content"
+        content = Path(scratch) / "content"
         announce(f"{lock.name} from Maven Central", lock.size_bytes)
-        download(lock, archive)
+        try:
+            archive = download(lock.coordinates, Path(scratch))
+        except ClusterError as error:
+            raise ArchiveMissing(str(error)) from error
         verify(lock, archive)
         unpack(lock, archive, content)
         try:
@@ -135,31 +127,3 @@ def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
     else:
         with tarfile.open(archive) as packed:
             packed.extractall(folder, [each for each in packed if is_wanted(each.name)], filter="data")
-
-
-def download(lock: ArchiveLock, target: Path) -> None:
-    """Download from the first Maven repository that has it; raises `ArchiveMissing` if none does."""
-    # Imported here, because importing jgo and requests is slow and a full cache does not need them.
-    import requests  # noqa: PLC0415  see above
-    from jgo.config import GlobalSettings  # noqa: PLC0415  see above
-
-    # Mirrors that the user named in jgo's own configuration file are asked first, as for Kafka's jars.
-    failures = []
-    for repository in (*GlobalSettings.load().repositories.values(), _CENTRAL):
-        url = f"{repository.rstrip('/')}/{lock.path}"
-        try:
-            with (
-                requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response,
-                target.open("wb") as file,
-            ):
-                response.raise_for_status()
-                for chunk in response.iter_content(_CHUNK_BYTES):
-                    file.write(chunk)
-        except requests.RequestException as error:
-            failures.append(str(error))
-        else:
-            return
-    raise ArchiveMissing(
-        f"could not fetch {lock.name}: {'; '.join(failures)}. It comes from Maven Central over HTTPS, once; "
-        "behind a proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
-    )

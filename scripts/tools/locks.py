@@ -13,7 +13,7 @@ from pathlib import Path
 import tomli_w
 from jgo.maven import Dependency, MavenContext
 
-from tools import archives, opensearch, registry
+from tools import opensearch, registry
 from tools.archives import ArchiveLock, content_digest, unpack
 from tools.kafka.repacking import repack_kafka
 from tools.kafka.versions import (
@@ -120,8 +120,7 @@ def lock_archives() -> None:
     """Write the locks; a lock is not touched if its download fails."""
     for path, lock in CHOSEN.items():
         with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-lock-") as scratch:
-            archive, content = Path(scratch) / "archive", Path(scratch) / "content"
-            archives.download(lock, archive)
+            archive, content = download(lock.coordinates, Path(scratch)), Path(scratch) / "content"
             unpack(lock, archive, content)
             fields = asdict(lock) | {
                 "size_bytes": archive.stat().st_size,

@@ -157,7 +157,10 @@ def _fetch(jars: Sequence[Jar], folder: Path) -> None:
 
 
 def download(coordinates: str, scratch: Path) -> Path:
-    """Fetch one jar into a Maven layout under `scratch`; raises `ClusterError` if no repository has it."""
+    """Fetch one file into a Maven layout under `scratch`; raises `ClusterError` if no repository has it.
+
+    `coordinates`: `group:artifact:version[:packaging[:classifier]]`; without a packaging it is a jar.
+    """
     # Imported here, because importing jgo and requests is slow and a full cache does not need them.
     try:
         from jgo.config import GlobalSettings  # noqa: PLC0415  see above
@@ -168,16 +171,18 @@ def download(coordinates: str, scratch: Path) -> Path:
             f"{coordinates} is not in the cache, and {error.name}, which fetches it, is not installed"
         ) from error
 
-    group, artifact, version = coordinates.split(":")
+    group, artifact, version, *packed = coordinates.split(":")
+    packaging, classifier = (*packed, *("jar", "")[len(packed) :])
     # Mirrors that the user named in jgo's own configuration file are used in addition to Maven Central.
     mirrors = GlobalSettings.load().repositories
     context = MavenContext(repo_cache=scratch, timeout=_HTTP_TIMEOUT_S)
     context.remote_repos = {**mirrors, **context.remote_repos}
     try:
-        return Path(context.project(group, artifact).at_version(version).artifact().resolve())
+        component = context.project(group, artifact).at_version(version)
+        return Path(component.artifact(classifier, packaging).resolve())
     except (RequestException, RuntimeError) as error:
         message = (
-            f"Could not fetch {coordinates}: {error}. The jars come from Maven Central over HTTPS, once; behind a "
-            "proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
+            f"Could not fetch {coordinates}: {error}. It comes from Maven Central over HTTPS, once; behind a proxy set "
+            "HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
         )
         raise ClusterError(message) from error
