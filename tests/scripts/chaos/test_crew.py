@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from tools.chaos.scene import settings_of
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-
-
-def test_worker_that_cannot_work_says_so_each_time_it_is_started(topics: Topics, tmp_path: Path) -> None:
-    """Without the topic the worker exits with code 4, again and again."""
-    names = replace(names_of(topics), input="nowhere")
-    with Crew(["w"], lambda name: settings_of(topics.bootstrap_servers, names, name), tmp_path) as crew:
-        assert wait_until(lambda: len(crew.exits) >= 2, PATIENCE_S)
-    assert {4} >= {end.code for end in crew.exits[:2]}
 
 
 def test_killed_worker_is_another_process_and_a_removed_one_is_gone(topics: Topics, tmp_path: Path) -> None:

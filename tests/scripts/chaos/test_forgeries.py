@@ -56,15 +56,6 @@ def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> 
     )
 
 
-def test_every_other_reply_is_damaged_in_one_bit() -> None:
-    """The first bit after the marker is flipped; replies without the marker do not count."""
-    rule = DamagedRecords(Match())
-    request = Request(Api.FETCH, 16, 7, "w", 0)
-    frames = [VALUE, b"nothing of it", VALUE, VALUE]
-    assert [DAMAGED, b"nothing of it", VALUE, DAMAGED] == [rule.altered(request, frame) for frame in frames]
-    assert 2 == rule.damaged
-
-
 @pytest.mark.broker
 @pytest.mark.parametrize(("checked", "first"), [(False, DAMAGED), (True, VALUE)])
 def test_damaged_record_passes_as_data_unless_checksums_are_checked(
