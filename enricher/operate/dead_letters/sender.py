@@ -8,7 +8,9 @@ transaction first, and then finds in the input what it sent.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +25,7 @@ from enricher.worker.kafka.metadata import topic_id_of
 from enricher.worker.kafka.partition_reader import lone_consumer
 from enricher.worker.kafka.producers import CLOSE_WAIT_S, UnfencedProducer, close_in_background, opened_producer
 from enricher.worker.kafka.properties import KafkaConfig, transactional_id
+from enricher.worker.kafka.sink import MARKERS_S
 from enricher.worker.kafka.transaction import Stopwatch
 from enricher.worker.rules.commit_metadata import CommitMetadata
 from enricher.worker.runtime.watchdog import Guard
@@ -78,6 +81,7 @@ class Sender:
         self._consumer = lone_consumer(group, self._complaint, {})
         self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
         self._producer: Producer | None = None
+        self._ended_s = -math.inf
         self._unfenced = UnfencedProducer()
 
     def open(self) -> None:
@@ -135,12 +139,15 @@ class Sender:
         """One transaction. Whatever it raises, only a new producer ends the transaction."""
         producer, self._producer = self._producer, None
         assert producer is not None, "opened before"
+        if not batch:
+            time.sleep(max(0.0, self._ended_s + MARKERS_S - time.monotonic()))
         try:
             with mapping_errors(f"a transaction on '{self._config.input_topic}'", self._complaint, producer):
                 slow = self._transaction(producer, batch, offsets, check)
         except BaseException:
             self._unfenced.put(producer)
             raise
+        self._ended_s = time.monotonic()
         if slow:  # a late repeat of one of its requests must meet a newer epoch
             log.info("%s: continuing with a new producer", slow)
             self._unfenced.put(producer)

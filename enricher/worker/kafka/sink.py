@@ -37,7 +37,7 @@ _REASON_CHARS = 300
 """Longest reason of a dead letter in the log; the record's header holds more of it."""
 _TRIES = 3
 """Transactions for one release, while the group's generation changes each time. A partition moves in two generations."""
-_MARKERS_S = 0.03
+MARKERS_S = 0.03
 """Time that brokers take to end a transaction; 10 ms were enough on one node. Until then they refuse the next one.
 librdkafka asks again after 20 ms if it has records, and only after `retry.backoff.ms` if it has offsets alone."""
 
@@ -186,7 +186,7 @@ class TransactionalSink:
             one_by_one=self._refused_batch is not None,
         )
         if not release.written:
-            time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
+            time.sleep(max(0.0, self._ended_s + MARKERS_S - time.monotonic()))
         try:
             transaction.run(release)
         finally:
