@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from commands.cli_runner import article, json_lines, run
 from commands.test_doctor_articles import found
 from python.test_enricher import enricher_of
 from support import team_packages
+from support.patience import PATIENCE_S
 
+from enricher.errors import Stalled
 from enricher.worker.commands import enrich
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
@@ -19,6 +23,8 @@ from tools.worker_parts import tasks_of
 CODE = """
 def before(document, headers):
     print("printed")
+    while document["id"] == "hangs":
+        pass
     return None if document["id"] == "skipped" else document
 
 def after(record):
@@ -74,6 +80,23 @@ def test_doctor_counts_what_would_be_skipped(
     assert "printed" not in capsys.readouterr().out
     settings = run("doctor", "--only", "settings", "--json", env=NAMES)
     assert f'"{CARDS[0]}, {CARDS[1]}"' in settings.stdout
+
+
+def test_a_function_that_hangs_ends_doctor(tmp_path: Path) -> None:
+    """By the watchdog, as it would end a worker: with code 7 and the stack of every thread."""
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from enricher.operate.doctor.articles import _read\n"
+        "from enricher.worker.records import Partition, RawRecord\n"
+        "from enricher.worker.settings import load_settings\n"
+        "list(_read(load_settings(), [RawRecord(Partition('articles', 0), 0, None, b'{\"id\": \"hangs\"}')], {}, []))\n"
+    )
+    bounds = {"ENRICHER_WORKER__STALL_TIMEOUT_S": "2", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
+    environment = {**os.environ, **NAMES, **bounds}
+    command = [sys.executable, "-c", program, str(tmp_path / "code")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert Stalled.exit_code == ended.returncode, ended.stderr
+    assert "reading an article" in ended.stderr
 
 
 def test_inspect_names_the_functions_of_the_settings() -> None:

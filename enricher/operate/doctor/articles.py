@@ -20,6 +20,7 @@ from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Skipped
 from enricher.worker.runtime.deadlines import Deadline
+from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -122,13 +123,16 @@ def _read(
 
     Counts in `refused` what becomes a dead letter, and lists in `skipped` what has no output.
     """
-    with waiting_decoders(settings) as decoders:
+    limit_s = settings.worker.stall_timeout_s
+    with Watchdog() as watchdog, waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
             if record.value is None:
                 continue
             try:
-                match reader.read(record):
+                with watchdog.guard("reading an article", limit_s):
+                    read = reader.read(record)
+                match read:
                     case Article() as article:
                         yield article
                     case Skipped():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, redirect_stdout
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from enricher.worker.commands.console import Ticker, data_console, remark_consol
 from enricher.worker.kafka.metadata import raw_record
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Skipped
+from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -90,16 +91,18 @@ def verify(
         if settings.articles.transform:
             stack.enter_context(redirect_stdout(sys.stderr))  # it may print
             decoders = stack.enter_context(waiting_decoders(settings))
-            options = replace(options, skips=partial(is_skipped, article_reader(settings, decoders)))
+            guard = partial(stack.enter_context(Watchdog()).guard, limit_s=settings.worker.stall_timeout_s)
+            options = replace(options, skips=partial(is_skipped, article_reader(settings, decoders), guard))
         reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
     _print(reports, config, as_json=as_json)
     raise typer.Exit(0 if all(report.holds for report in reports.values()) else BROKEN)
 
 
-def is_skipped(reader: ArticleReader, message: Message) -> bool:
+def is_skipped(reader: ArticleReader, guard: Callable[[str], AbstractContextManager[None]], message: Message) -> bool:
     """Whether `articles.transform` wants no output for an input. Raises BrokerError if its schema is not there."""
     try:
-        return isinstance(reader.read(raw_record(message)), Skipped)
+        with guard("reading an article"):
+            return isinstance(reader.read(raw_record(message)), Skipped)
     except InvalidArticle:
         return False
     except SchemaPending as pending:

@@ -19,6 +19,7 @@ Every guard, and its bound (tests/test_waits.py compares them with the code):
     closing                                    worker.stall_timeout_s
     ending all processes                       30 s beyond what children may take to drain
     opening or closing health and telemetry    90 s
+    reading an article                         worker.stall_timeout_s
     a redrive's transaction                    4 x kafka.transaction_timeout_s
     writing to the search index                180 s
     asking the search index                    330 s
