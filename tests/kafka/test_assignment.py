@@ -65,6 +65,30 @@ def test_one_that_comes_in_a_pause_is_expected_from_its_end_on(assignment: Assig
         silent_for(assignment, 200)
 
 
+def test_pauses_hide_no_silence(assignment: Assignment) -> None:
+    """A loop that pauses again and again would otherwise never learn that the client has lost a partition."""
+    assignment.add([TopicPartition(*PLACE)])
+    for turn in range(2):
+        silent_for(assignment, 20, after_s=40.0 * turn)
+        assignment.fetching.pause()
+        silent_for(assignment, 20, after_s=40.0 * turn + 20)
+        assignment.fetching.resume()
+    with pytest.raises(Stalled, match="it has more records"):
+        silent_for(assignment, 15, after_s=80.0)
+
+
+def test_a_long_pause_of_a_silent_partition_is_no_trouble(assignment: Assignment) -> None:
+    """It owes nothing meanwhile, and afterwards it is read alone before the process ends."""
+    assignment.add([TopicPartition(*PLACE)])
+    silent_for(assignment, 40)
+    assignment.fetching.pause()
+    silent_for(assignment, 200, after_s=40.0)
+    assignment.fetching.resume()
+    silent_for(assignment, 9, after_s=240.0)
+    assert assignment.partitions[PLACE].deliver(0, None, time.monotonic() + 249)
+    silent_for(assignment, 25, after_s=249.0)
+
+
 def test_a_topic_made_again_ends_the_process_also_in_a_callback(
     assignment: Assignment, quiet: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,13 +340,13 @@ def test_a_partition_without_a_start_is_assigned_but_not_fetched(stage: Stage) -
     assert [TopicPartition(*PLACE, 7)] == stage.client.sought
 
 
-def test_during_a_pause_nothing_is_fetched_and_nothing_is_expected(stage: Stage) -> None:
-    """What comes meanwhile neither; afterwards all that is read."""
+def test_during_a_pause_nothing_is_fetched_and_nothing_more_is_expected(stage: Stage) -> None:
+    """Of what comes meanwhile neither; afterwards of all that is read."""
     stage.assign(PLACE)
     stage.fetching.pause()
     stage.assign(OTHER)
     assert {PLACE, OTHER} == stage.client.paused
-    assert [] == stage.partitions.to_ask(time.monotonic() + 200)
+    assert [PLACE] == stage.partitions.to_ask(time.monotonic() + 200)
     stage.fetching.resume()
     assert set() == stage.client.paused
     assert [PLACE, OTHER] == stage.partitions.to_ask(time.monotonic() + 200)

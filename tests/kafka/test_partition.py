@@ -191,7 +191,6 @@ def test_one_whose_start_nobody_says_is_late_after_its_bound(partitions: Partiti
     partitions.add([third], 10.0)
     partitions.expect([third], 20.0)
     learn(partitions, {third: 4}, 40.0)
-    partitions.expect_nothing()
     assert ([], [third]) == (partitions.late(69.0), partitions.late(70.0))
     assert 60.0 == partitions.silent_s(70.0), "the age of what waits is seen"
 

@@ -111,7 +111,9 @@ class Assignment:
         """
         # What comes before an unreadable batch is published first: only then it is certain where to step over it.
         partitions = {*partitions, *(each for each in self.partitions if self._waits_before_unreadable(each))}
-        if overdue := self.partitions.overdue(now_s):
+        # In a pause nothing can come, however long. One that is overdue after it delivers at once when it is read alone.
+        overdue = [] if self.fetching.paused else self.partitions.overdue(now_s)
+        if overdue:
             partitions = {*partitions, *(each for each in self.partitions if each not in overdue)}
         released = [each for each in self.partitions.of(State.HELD) if each not in partitions]
         stopped = [each for each in self.partitions.of(State.READING) if each in partitions]
@@ -206,7 +208,7 @@ class Fetching:
         self._consumer = consumer
         self._partitions = partitions
         self._client_errors = client_errors
-        self._paused = False
+        self.paused = False
         self._gather_until_s = 0.0
         self._resumed: set[Partition] = set()
         """Partitions that the client paused during a rebalance and that stay."""
@@ -219,7 +221,7 @@ class Fetching:
         self._resumed = {*self._partitions} - starts.keys()
         self._consumer.incremental_assign([assigned_at(partition, start) for partition, start in starts.items()])
         # Always tell the client both: a partition that was revoked while paused stays paused in it when it comes back.
-        reading = {p for p, start in starts.items() if start and not self._paused}
+        reading = {p for p, start in starts.items() if start and not self.paused}
         self._consumer.resume([foreign(partition) for partition in starts if partition in reading])
         self._consumer.pause([foreign(partition) for partition in starts if partition not in reading])
 
@@ -253,13 +255,13 @@ class Fetching:
     def read_on(self, partitions: Collection[Partition]) -> None:
         """Fetch these partitions again, and expect their records."""
         self.expect(partitions)
-        if not self._paused:
+        if not self.paused:
             with mapping_errors("resuming", self._client_errors):
                 self._consumer.resume([foreign(partition) for partition in partitions])
 
     def expect(self, partitions: Collection[Partition]) -> None:
         """Note that these partitions should deliver from now on; during a pause nothing is expected."""
-        if not self._paused:
+        if not self.paused:
             self._partitions.expect(partitions, now_s := time.monotonic())
             self._gather_until_s = now_s + _GATHER_S
 
@@ -274,22 +276,21 @@ class Fetching:
         another second. Only new partitions of the same broker wake it, and a seek.
         """
         resumed, self._resumed = self._resumed, set()
-        if resumed and not self._paused:
+        if resumed and not self.paused:
             with mapping_errors("seeking", self._client_errors):
                 for partition in resumed.intersection(self._partitions.of(State.READING)):
                     self._seek(self._position(partition))
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
-        if not self._paused:
-            self._paused = True
-            self._partitions.expect_nothing()
+        if not self.paused:
+            self.paused = True
             with mapping_errors("pausing", self._client_errors):
                 self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
         """Deliver records again."""
-        self._paused = False
+        self.paused = False
         self.read_on(self._partitions.of(State.READING))
 
     def _position(self, partition: Partition) -> TopicPartition:

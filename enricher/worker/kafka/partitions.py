@@ -104,15 +104,11 @@ class Partitions:
     # ---- silence
 
     def expect(self, names: Iterable[Partition], now_s: float) -> None:
-        """Expect records of the partitions that are read from now on: after an assignment, a seek, or a pause."""
+        """Expect records of the partitions that are read. A silence that began before a pause goes on."""
         for name in names:
-            if self._partitions[name].state is State.READING:
-                self._partitions[name].silence = Silence(now_s)
-
-    def expect_nothing(self) -> None:
-        """Expect no records: all partitions are paused."""
-        for at in self._partitions.values():
-            at.silence = None
+            at = self._partitions[name]
+            if at.state is State.READING and at.silence is None:
+                at.silence = Silence(now_s)
 
     def to_ask(self, now_s: float) -> list[Partition]:
         """The partitions that have been silent long enough to request their end, and the held ones."""
