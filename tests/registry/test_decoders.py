@@ -19,7 +19,7 @@ from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
 from enricher.worker.registry.decoders import Fetcher, RegistryDecoders
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import GlueFolder, SchemaPlaces, SchemaStore
+from enricher.worker.registry.store import SchemaPlaces, SchemaStore
 from tools.ports import free_ports
 
 LONG_S = 60.0
@@ -42,7 +42,7 @@ TROUBLE: list[Exception] = []
 """What compiling a schema with `trouble` in it raises, the last first."""
 
 
-def compiled(schema: Schema, *, glue: bool) -> Decoder:
+def compiled(schema: Schema) -> Decoder:
     """A decoder that returns its schema; texts may ask for trouble."""
     if "refuse" in schema.text:
         raise InvalidArticle("it is not a record")
@@ -50,8 +50,6 @@ def compiled(schema: Schema, *, glue: bool) -> Decoder:
         raise RecursionError
     if TROUBLE and "trouble" in schema.text:
         raise TROUBLE.pop()
-    if "glue" in schema.text and not glue:
-        raise InvalidArticle("Glue's frames name the message of a schema differently")
     return lambda _payload: schema.text
 
 
@@ -66,7 +64,6 @@ class Desk:
         url: str,
         folder: Path,
         *,
-        glue: Path | None = None,
         timeout_s: float = LONG_S,
         unknown_wait_s: float = UNKNOWN_WAIT_S,
     ) -> None:
@@ -75,7 +72,6 @@ class Desk:
         places = SchemaPlaces(
             RegistryClient(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000),
             SchemaStore(folder, url),
-            GlueFolder(glue, max_schema_bytes=10_000) if glue else None,
         )
         fetcher = Fetcher(places.find, compiled, wake=self.woken.set, unknown_wait_s=unknown_wait_s)
         self.decoders = RegistryDecoders(fetcher, clock=lambda: self.now_s)
@@ -357,21 +353,6 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(decoders_module, "MAX_DECODER_BYTES", 2 * Schema("AVRO", '"string"').decoder_bytes)
         at.get(ref(5))
         assert 2 == len(remembered(range(6)))
-
-
-def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: Path) -> None:
-    """No request is made; without the folder the setting is named."""
-    uuid = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
-    reference, folder = SchemaRef("glue", uuid), tmp_path / "glue"
-    folder.mkdir()
-    with serving() as registry, desk(registry, tmp_path, glue=folder) as at:
-        assert f"schema glue {uuid} is unknown" in str(at.get(reference))
-        (folder / f"{uuid}.avsc").write_text("later", "ascii")
-        at.now_s += decoders_module.UNKNOWN_S
-        assert "later" == at.get(reference)
-        with desk(registry, tmp_path) as without:
-            assert "registry.glue_folder is not set" in str(without.get(reference))
-    assert [] == registry.requests
 
 
 def test_what_is_abandoned_is_not_fetched_and_no_outage(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.registry_client import RegistryUnavailable, UnknownToRegistry, UnusableSchema
-from enricher.worker.registry.store import GlueFolder, SchemaStore
+from enricher.worker.registry.store import SchemaStore
 
 SEVEN = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))
@@ -86,30 +85,3 @@ def test_the_id_of_our_own_schema_is_kept_by_subject_and_text(tmp_path: Path) ->
     )
     own.keep_id("entities-value", OTHER, 9)
     assert 9 == store(tmp_path).id_of("entities-value", OTHER)
-
-
-def test_schemas_of_glue_are_files_that_may_come_later(tmp_path: Path) -> None:
-    """The ending says the format."""
-    folder = GlueFolder(tmp_path, max_schema_bytes=100)
-    with pytest.raises(UnknownToRegistry, match="glue_folder"):
-        folder.schema(UUID)
-    for suffix, kind in ((".json", "JSON"), (".proto", "PROTOBUF"), (".avsc", "AVRO")):
-        (tmp_path / f"{UUID}{suffix}").write_bytes(b"\xef\xbb\xbf" + kind.encode())
-        assert (kind, kind) == (folder.schema(UUID).type, folder.schema(UUID).text)
-
-
-def test_unusable_files_of_glue_are_told_from_unreadable_ones(tmp_path: Path) -> None:
-    """The records of the first are dead letters; those of the second wait."""
-    folder, file = GlueFolder(tmp_path, max_schema_bytes=100), tmp_path / f"{UUID}.avsc"
-    for content in (b"x" * 101, b"\xff"):
-        file.write_bytes(content)
-        with pytest.raises(UnusableSchema):
-            folder.schema(UUID)
-    file.unlink()
-    file.mkdir()
-    with pytest.raises(RegistryUnavailable, match="cannot be read"):
-        folder.schema(UUID)
-    with pytest.raises(RegistryUnavailable, match="not there"):
-        GlueFolder(tmp_path / "unmounted", max_schema_bytes=100).schema(UUID)
-    with pytest.raises(UnknownToRegistry):
-        folder.schema("../../../etc/passwd")

@@ -39,9 +39,8 @@ def settings(url: str, cache: Path, **more: object) -> Settings:
     return Settings(articles=ArticleSettings(format="registry"), registry=registry)
 
 
-def compiled(_schema: Schema, *, glue: bool) -> Decoder:
+def compiled(_schema: Schema) -> Decoder:
     """Every payload is its own document."""
-    assert not glue
     return lambda payload: payload
 
 
@@ -123,7 +122,6 @@ def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path) -> None:
     ("chosen", "about"),
     [
         (settings("http://x:port", Path("/tmp")), "port"),
-        (settings("http://x", Path("/tmp"), glue_folder=Path("/nowhere")), "/nowhere"),
         (settings("http://x", Path("/tmp"), properties={"no.such": 5}), "no.such"),
         (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
     ],
@@ -157,9 +155,8 @@ class Arrived(threading.Event):
         return super().wait(timeout)
 
 
-def text_of(schema: Schema, *, glue: bool) -> Decoder:
+def text_of(schema: Schema) -> Decoder:
     """A decoder whose documents are the text of its schema."""
-    assert not glue
     return lambda _: schema.text
 
 

@@ -1,13 +1,12 @@
 """Reads what is around a document in a record: the frame that names its schema, and the CloudEvent that carries it.
 
-Frames are those of Confluent (prefix or header) and AWS Glue (prefix):
+Frames are those of Confluent, as a prefix or in a header:
 
 | where | bytes |
 |---|---|
-| value, Confluent | `00`, schema id (4 bytes, big-endian), payload |
-| value, Confluent | `01`, GUID (16 bytes), payload |
-| header `__value_schema_id`, Confluent | either prefix without the payload, which is the value |
-| value, AWS Glue | `03`, compression (`00` none, `05` zlib), UUID (16 bytes), payload |
+| value | `00`, schema id (4 bytes, big-endian), payload |
+| value | `01`, GUID (16 bytes), payload |
+| header `__value_schema_id` | either prefix without the payload, which is the value |
 
 The message indexes of Protobuf follow Confluent's id or GUID, in the header too. If there is such a header, the value is not
 looked at, as in Confluent's deserializers. A value that begins as JSON does has no frame. Nothing else is guessed.
@@ -20,7 +19,6 @@ attributes become fields. No message contains text of an event.
 from __future__ import annotations
 
 import re
-import zlib
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,10 +51,7 @@ MAX_SCHEMA_ID = 2**31 - 1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Some writers begin JSON with it (RFC 8259, section 8.1)."""
 
-_GLUE = b"\3"
 _GUID_END = 17
-_GLUE_END = 18
-_GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 _JSON_BEGINS = b"{[ \t\r\n\xef"
 """The bytes with which JSON begins; the last one begins a byte order mark in UTF-8."""
 
@@ -87,11 +82,8 @@ class Frame(NamedTuple):
     payload: bytes
 
 
-def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame | None:
-    """The frame of a value; None if it has none.
-
-    Raises InvalidArticle if the frame is damaged or its payload unpacks to more than `max_payload_bytes`.
-    """
+def read_frame(value: bytes, headers: Headers) -> Frame | None:
+    """The frame of a value; None if it has none. Raises InvalidArticle if the frame is damaged."""
     for name, content in headers:
         if name == HEADER:
             if content is None:
@@ -104,8 +96,6 @@ def read_frame(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Fra
     # Nearly all values begin so. A call of `_confluent_frame` would take as long as the rest.
     if magic == ID_MAGIC and len(value) >= ID_PREFIX_BYTES:
         return Frame(_by_id(value[1:ID_PREFIX_BYTES]), value[ID_PREFIX_BYTES:])
-    if magic == _GLUE:
-        return _glue_frame(value, max_payload_bytes)
     return None if magic in _JSON_BEGINS else _confluent_frame(value, "value")
 
 
@@ -137,8 +127,8 @@ def _confluent_frame(framed: bytes, where: str) -> Frame:
             )
         return Frame(SchemaRef("guid", str(UUID(bytes=framed[1:_GUID_END]))), framed[_GUID_END:])
     begins = f"begins with byte {magic.hex()}" if magic else "is empty"
-    glue = " or 03 (AWS Glue's prefix), or JSON" if where == "value" else ""
-    raise InvalidArticle(f"{where} {begins}: expected 00 (Confluent's schema id), 01 (Confluent's GUID){glue}")
+    json = " or JSON" if where == "value" else ""
+    raise InvalidArticle(f"{where} {begins}: expected 00 (Confluent's schema id), 01 (Confluent's GUID){json}")
 
 
 @lru_cache(maxsize=1024)
@@ -147,35 +137,6 @@ def _by_id(number: bytes) -> SchemaRef:
     if schema_id < 0:  # registries answer such a request as if it were for another path
         raise InvalidArticle(f"the schema id is {schema_id}, which no registry gives: is this Confluent's prefix?")
     return SchemaRef("id", str(schema_id))
-
-
-def _glue_frame(value: bytes, max_payload_bytes: int) -> Frame:
-    if len(value) < _GLUE_END:
-        raise _too_short(
-            value, _GLUE_END, "value begins with byte 03: AWS Glue's prefix, compression and a schema UUID"
-        )
-    reference = SchemaRef("glue", str(UUID(bytes=value[2:_GLUE_END])))
-    if value[1] == _GLUE_PLAIN:
-        return Frame(reference, value[_GLUE_END:])
-    if value[1] == _GLUE_ZLIB:
-        return Frame(reference, _unpack(value[_GLUE_END:], max_payload_bytes))
-    raise InvalidArticle(f"AWS Glue's compression is {value[1]:02x}: expected 00 (none) or 05 (zlib)")
-
-
-def _unpack(packed: bytes, max_payload_bytes: int) -> bytes:
-    """Unpack with zlib, into no more memory than `max_payload_bytes`."""
-    stream = zlib.decompressobj()
-    try:
-        payload = stream.decompress(packed, max_payload_bytes + 1)
-    except zlib.error:
-        raise InvalidArticle("the payload of AWS Glue's frame is not zlib") from None
-    if len(payload) > max_payload_bytes:
-        raise InvalidArticle(f"the payload of AWS Glue's frame unpacks to more than {max_payload_bytes} bytes")
-    if not stream.eof:
-        raise InvalidArticle("the payload of AWS Glue's frame ends too early for zlib")
-    if stream.unused_data:
-        raise InvalidArticle(f"{len(stream.unused_data)} bytes follow the payload of AWS Glue's frame")
-    return payload
 
 
 def _too_short(framed: bytes, expected_bytes: int, what: str) -> InvalidArticle:

@@ -112,7 +112,7 @@ class ArticleReader:
         """The document in a value that may have a frame, which names its schema."""
         if self._decoders is None:
             return self._open_plain(value)
-        frame = read_frame(value, headers, max_payload_bytes=self._max_value_bytes)
+        frame = read_frame(value, headers)
         if frame is None:
             return self._open_plain(value)
         return _Opened(_decode(frame, self._decoders), frame.payload, is_json=False, lent=NO_DEFAULTS)

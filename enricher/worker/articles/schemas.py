@@ -65,18 +65,13 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is a suffix of the text
 
 
 class SchemaRef(NamedTuple):
-    """How a record names its schema: by Confluent's number or GUID, or by AWS Glue's UUID (both in lower case)."""
+    """How a record names its schema: by its number or its GUID, in lower case."""
 
-    kind: Literal["id", "guid", "glue"]
+    kind: Literal["id", "guid"]
     name: str
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
-
-    @property
-    def in_registry(self) -> bool:
-        """False for a schema of AWS Glue, which is in a folder."""
-        return self.kind != "glue"
 
 
 class NamedSchema(NamedTuple):
@@ -112,11 +107,8 @@ def _most_messages(text: str) -> int:
     return text.count("{") + text.count("map") if "{" in text else len(text) // 7
 
 
-class Compile(Protocol):
-    """Makes the decoder of a schema's payloads. Blocks; raises InvalidArticle if the schema cannot be used."""
-
-    def __call__(self, schema: Schema, /, *, glue: bool) -> Decoder:
-        """`glue`: the payloads come from AWS Glue's frames, which name the message of a Protobuf schema differently."""
+Compile = Callable[[Schema], Decoder]
+"""Makes the decoder of a schema's payloads. Blocks; raises InvalidArticle if the schema cannot be used."""
 
 
 class Decoders(Protocol):

@@ -273,7 +273,7 @@ class Fetcher:
         reference = wanted.reference
         try:
             schema = self._find(reference)
-            decoder = self._compile(schema, glue=not reference.in_registry)
+            decoder = self._compile(schema)
         except UnknownToRegistry as error:
             self._doubt(wanted, "unknown", f"schema {reference} is unknown: {error}", UNKNOWN_S)
         except TimeoutError as error:  # of the compiler: the machine may be busy

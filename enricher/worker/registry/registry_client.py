@@ -146,7 +146,6 @@ class RegistryClient:
         return False
 
     def _get(self, reference: SchemaRef) -> Foreign:
-        assert reference.in_registry, "schemas of Glue are in a folder"
         if reference.kind == "guid":
             return self._client.get_schema_by_guid(reference.name)
         return self._client.get_schema(int(reference.name))

@@ -1,4 +1,4 @@
-"""Finds schemas: in the registry, in copies of its schemas on disk, and for AWS Glue in a folder, never fetched.
+"""Finds schemas: in the registry, and in copies of its schemas on disk.
 
 A worker that restarts while the registry is away can still read records of the schemas that it has seen, and write its own,
 whose id is kept too. The copy counts only then: a registry that answers is always asked, so one that was emptied and filled
@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,16 +29,11 @@ from enricher.worker.registry.registry_client import (
     RegistryClient,
     RegistryError,
     RegistryUnavailable,
-    UnknownToRegistry,
     UnusableSchema,
 )
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_TYPES_BY_SUFFIX: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
-_NOT_FOUND = 404
 
 FindSchema = Callable[[SchemaRef], Schema]
 """Finds a schema. Blocks. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
@@ -47,23 +41,13 @@ FindSchema = Callable[[SchemaRef], Schema]
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlaces:
-    """The places where schemas of inputs are found; None for one that the settings do not name.
+    """The places where schemas of inputs are found."""
 
-    `client` and `store` belong together.
-    """
-
-    client: RegistryClient | None = None
-    store: SchemaStore | None = None
-    glue: GlueFolder | None = None
+    client: RegistryClient
+    store: SchemaStore
 
     def find(self, reference: SchemaRef) -> Schema:
         """Find a schema, as `FindSchema` says."""
-        if not reference.in_registry:
-            if self.glue is None:
-                raise UnusableSchema("registry.glue_folder is not set")
-            return self.glue.schema(reference.name)
-        if self.client is None or self.store is None:
-            raise UnusableSchema("registry.url is not set")
         try:
             schema = self.client.schema(reference)
         except RegistryUnavailable:
@@ -145,50 +129,6 @@ def _name(reference: SchemaRef) -> str:
 
 def _own_name(subject: str, schema: Schema) -> str:
     return f"subject-{hashlib.sha256(orjson.dumps([subject, schema.type, schema.text])).hexdigest()}.json"
-
-
-class GlueFolder:
-    """A folder with files `UUID.avsc`, `UUID.proto` or `UUID.json`, named as AWS Glue's frames name their schemas.
-
-    A file that is added later is found: the folder is looked at each time.
-    """
-
-    def __init__(self, folder: Path, *, max_schema_bytes: int) -> None:
-        self._folder = folder
-        self._max_bytes = max_schema_bytes
-
-    def schema(self, uuid: str) -> Schema:
-        """The schema of this UUID, in lower case. Raises UnknownToRegistry, UnusableSchema or RegistryUnavailable."""
-        if not _UUID.fullmatch(uuid):
-            raise UnknownToRegistry("it is not a UUID", _NOT_FOUND)
-        for suffix, schema_type in _TYPES_BY_SUFFIX.items():
-            file = self._folder / f"{uuid}{suffix}"
-            try:
-                content = _content(file, self._max_bytes)
-            except OSError as error:
-                raise RegistryUnavailable(f"{file} cannot be read: {error.strerror}") from None
-            if content is not None:
-                return Schema(schema_type, self._text(content))
-        if not self._folder.is_dir():
-            raise RegistryUnavailable(f"{self._folder} (registry.glue_folder) is not there")
-        raise UnknownToRegistry(f"{self._folder} (registry.glue_folder) has no file of this name", _NOT_FOUND)
-
-    def _text(self, content: bytes) -> str:
-        if len(content) > self._max_bytes:
-            raise UnusableSchema(f"it has more than {self._max_bytes:,} bytes")
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise UnusableSchema("its file is not UTF-8") from None
-
-
-def _content(file: Path, max_bytes: int) -> bytes | None:
-    """The content of a file, at most one byte more than `max_bytes`; None if there is no such file. Raises OSError."""
-    try:
-        with file.open("rb") as opened:
-            return opened.read(max_bytes + 1)
-    except FileNotFoundError:
-        return None
 
 
 _MEANINGS: Mapping[str, str] = {

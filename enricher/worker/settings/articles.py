@@ -75,8 +75,8 @@ class ArticleSettings(Group):
     format: Literal[PlainFormat, "registry"] = Field(
         "json",
         description="`json`: a value is JSON; Confluent's prefix of 5 bytes before it is skipped. `registry`: a value is "
-        "Avro, Protobuf or JSON, and names its schema by Confluent's prefix or header, or by AWS Glue's prefix; "
-        "`registry.url` or `registry.glue_folder` says where schemas are. JSON without a schema is read as well.",
+        "Avro, Protobuf or JSON, and names its schema by Confluent's prefix or header; `registry.url` says where "
+        "schemas are. JSON without a schema is read as well.",
     )
     fields: Annotated[dict[str, str], AfterValidator(_fields)] = Field(
         default_factory=dict,

@@ -128,11 +128,6 @@ class RegistrySettings(Group):
         "`ssl.key.location`, `ssl.key.password`, `proxy`. A secret may be read from a file: "
         '`{"basic.auth.user.info": {"file": "/run/secrets/registry"}}`.',
     )
-    glue_folder: Path | None = Field(
-        None,
-        description="Folder with the schemas of AWS Glue frames: `UUID.avsc`, `UUID.proto` or `UUID.json`, in lower case. "
-        "The worker never calls Glue. Files may be added at any time.",
-    )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher") / "schemas",
         description="Folder where fetched schemas are kept by id, for restarts while the registry is away. They are used "

@@ -128,8 +128,8 @@ class Settings(BaseSettings):
             f"output.format={self.output.format} needs registry.url",
         )
         _require(
-            self.articles.format != "registry" or bool(self.registry.url or self.registry.glue_folder),
-            "articles.format=registry needs registry.url or registry.glue_folder",
+            self.articles.format != "registry" or bool(self.registry.url),
+            "articles.format=registry needs registry.url",
         )
         _require(
             not self.dead_letters.max_ratio or self.dead_letters.max_ratio * WINDOW_ARTICLES >= 1,

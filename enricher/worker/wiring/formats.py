@@ -43,7 +43,7 @@ from enricher.worker.records import (
 )
 from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.registry_client import RegistryClient
-from enricher.worker.registry.store import GlueFolder, RecordSchema, SchemaPlaces, SchemaStore
+from enricher.worker.registry.store import RecordSchema, SchemaPlaces, SchemaStore
 from enricher.worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,14 +63,7 @@ def check_formats(settings: Settings) -> None:
     """Check the packages and files of the formats before the model is loaded. Connects to nothing; raises SettingsError."""
     markup_reader(settings)
     load_transforms(settings)
-    registry = settings.registry
-    if settings.articles.format == "registry":
-        if registry.glue_folder and not registry.glue_folder.is_dir():
-            raise SettingsError(f"registry.glue_folder: {registry.glue_folder} is not a folder")
-        require_formats()
-        if registry.url:
-            registry_client(settings)
-    if settings.output.format != "json":
+    if settings.articles.format == "registry" or settings.output.format != "json":
         registry_client(settings)
 
 
@@ -299,18 +292,12 @@ def registry_decoders(
 
     The caller closes them. Raises SettingsError.
     """
-    registry = settings.registry
     if settings.articles.format != "registry":
         return None
     check_formats(settings)
-    folder = registry.glue_folder
-    glue = None if folder is None else GlueFolder(folder, max_schema_bytes=_MAX_SCHEMA_BYTES)
-    places = SchemaPlaces(
-        client=registry_client(settings) if registry.url else None,
-        store=schema_store(settings) if registry.url else None,
-        glue=glue,
-    )
-    return RegistryDecoders(Fetcher(places.find, compile_schema, wake=wake, unknown_wait_s=registry.unknown_wait_s))
+    find = SchemaPlaces(registry_client(settings), schema_store(settings)).find
+    wait_s = settings.registry.unknown_wait_s
+    return RegistryDecoders(Fetcher(find, compile_schema, wake=wake, unknown_wait_s=wait_s))
 
 
 @contextmanager

@@ -1,22 +1,18 @@
 """The forms in which an article of a layout is written: serializers, frames, events.
 
-Confluent's forms are written by Confluent's own serializers. Glue has none for Python; its frame is 18 bytes. Classes of
-Protobuf messages are made by Google's own compiler, as a team's build would make them.
+Confluent's forms are written by Confluent's own serializers. Classes of Protobuf messages are made by Google's own compiler,
+as a team's build would make them.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import json
 import tempfile
-import uuid
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import fastavro
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
@@ -87,20 +83,15 @@ class Written(NamedTuple):
 
 _NUMBER = slice(1, 5)
 """Where a value with Confluent's prefix has the schema id."""
-_GLUE = b"\x03"
-_GLUE_PLAIN, _GLUE_ZLIB = b"\x00", b"\x05"
-_GLUE_NAMES = uuid.UUID("8f2d2c1e-6a57-4c7e-9a57-2f4a1c0b9d11")
 
 
 class Forms:
-    """All forms of one layout. `topic` names the subjects; `glue_folder` gets the schemas of Glue's frames."""
+    """All forms of one layout. `topic` names the subjects."""
 
-    def __init__(self, layout: Layout, registry_url: str, topic: str, glue_folder: Path) -> None:
+    def __init__(self, layout: Layout, registry_url: str, topic: str) -> None:
         self._layout = layout
         self._client = SchemaRegistryClient({"url": registry_url})
         self._topic = topic
-        self._glue_folder = glue_folder
-        self._parsed_avro = _parsed(layout)
         self._serializers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "avro": self._avro,
             "protobuf": self._protobuf,
@@ -115,9 +106,6 @@ class Forms:
             "Protobuf, prefix, schema registered as text": self._protobuf_text(),
             "JSON Schema, prefix": self._confluent("json", header=False),
             "JSON Schema, header": self._confluent("json", header=True),
-            "Glue, Avro": self._glue_avro(_GLUE_PLAIN),
-            "Glue, Avro, zlib": self._glue_avro(_GLUE_ZLIB),
-            "Glue, JSON, zlib": self._glue_json(),
             "CloudEvents, structured": _structured,
             "CloudEvents, structured, base64": _structured_base64,
             "CloudEvents, binary": lambda document, event: Written(
@@ -186,50 +174,6 @@ class Forms:
             return Written(value[: _NUMBER.start] + number.to_bytes(4, "big") + value[_NUMBER.stop :], [])
 
         return form
-
-    def _glue_avro(self, compression: bytes) -> Callable[[Document, str], Written]:
-        name = uuid.uuid5(_GLUE_NAMES, f"{self._layout.name}.avro")
-        # Glue has no references: a schema is whole.
-        (self._glue_folder / f"{name}.avsc").write_text(json.dumps(_whole(self._layout)), encoding="utf-8")
-
-        def form(document: Document, _event: str) -> Written:
-            buffer = io.BytesIO()
-            fastavro.schemaless_writer(buffer, self._parsed_avro, document)
-            return _glued(name, compression, buffer.getvalue())
-
-        return form
-
-    def _glue_json(self) -> Callable[[Document, str], Written]:
-        name = uuid.uuid5(_GLUE_NAMES, f"{self._layout.name}.json")
-        (self._glue_folder / f"{name}.json").write_text(json.dumps(self._layout.json_schema), encoding="utf-8")
-        return lambda document, _: _glued(name, _GLUE_ZLIB, json.dumps(document).encode())
-
-
-def _glued(name: uuid.UUID, compression: bytes, payload: bytes) -> Written:
-    packed = zlib.compress(payload) if compression == _GLUE_ZLIB else payload
-    return Written(_GLUE + compression + name.bytes + packed, [])
-
-
-def _whole(layout: Layout) -> Any:  # noqa: ANN401  Avro's JSON
-    """The schema with what it refers to put in where it is first named."""
-    left = dict(layout.avro_references)
-
-    def put_in(schema: Any) -> Any:  # noqa: ANN401  as above
-        if isinstance(schema, str) and schema in left:
-            return put_in(left.pop(schema))
-        if isinstance(schema, list):
-            return [put_in(each) for each in schema]
-        if isinstance(schema, dict):
-            return {
-                key: put_in(value) if key in {"fields", "type", "items"} else value for key, value in schema.items()
-            }
-        return schema
-
-    return put_in(dict(layout.avro))
-
-
-def _parsed(layout: Layout) -> Any:  # noqa: ANN401  fastavro's own form
-    return fastavro.parse_schema(_whole(layout))
 
 
 def _attributes(event: str) -> dict[str, str]:

@@ -57,11 +57,9 @@ class Stage:
         self._registry_url = registry_url
         self._output_format = output_format
         self._folder = folder / layout.name
-        self._glue = self._folder / "glue"
-        self._glue.mkdir(parents=True)
         self._cleanup = ExitStack()
         TopicKeeper(self.names, PARTITIONS, replicas=1).make_all()
-        self.forms = Forms(layout, registry_url, self.names.input, self._glue)
+        self.forms = Forms(layout, registry_url, self.names.input)
         self.inputs = Inputs(layout, self.forms.by_name)
         self.publisher = Publisher(bootstrap_servers, self.names.input)
         self._reader = Reader(bootstrap_servers, self.names.group)
@@ -120,7 +118,6 @@ class Stage:
             **self.names.variables("mixed-0"),
             "ENRICHER_ARTICLES__FORMAT": "registry",
             "ENRICHER_REGISTRY__URL": self._registry_url,
-            "ENRICHER_REGISTRY__GLUE_FOLDER": str(self._glue),
             "ENRICHER_REGISTRY__CACHE_DIR": str(self._folder / "schemas"),
             "ENRICHER_REGISTRY__UNKNOWN_WAIT_S": "1",
             "ENRICHER_OUTPUT__FORMAT": self._output_format,

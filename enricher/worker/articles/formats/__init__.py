@@ -40,17 +40,16 @@ class InputFormat:
     """The modules that `compile` imports for its first schema."""
 
 
-def compile_schema(schema: Schema, *, glue: bool = False) -> Decoder:
+def compile_schema(schema: Schema) -> Decoder:
     """The decoder of a schema's payloads. Raises InvalidArticle if the schema cannot be used.
 
-    Blocks: Protobuf takes half a second, hostile text up to half a minute, so the loop's thread must not call it. `glue`:
-    payloads come from AWS Glue's frames, which name the message of a Protobuf schema differently.
+    Blocks: Protobuf takes half a second, hostile text up to half a minute, so the loop's thread must not call it.
     """
     form = SCHEMA_FORMATS.get(schema.type)
     if form is None:
         *most, last = SCHEMA_FORMATS
         raise unusable(str(schema.type), f"only {', '.join(most)} and {last} are known")
-    return form.compile(schema, glue=glue)
+    return form.compile(schema)
 
 
 def require_formats() -> None:
@@ -108,13 +107,7 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
     return f"value is not valid JSON: {error.msg} (character {error.pos})"
 
 
-def compile_json(schema: Schema, *, glue: bool = False) -> Decoder:
-    """The decoder of JSON documents, the same for every schema."""
-    del schema, glue
-    return _document
-
-
-def _document(payload: bytes) -> Document:
+def read_json(payload: bytes) -> Document:
     """The JSON object in a payload. The parser's limit is 1024 levels; trailing bytes are refused."""
     try:
         document = orjson.loads(payload.removeprefix(BYTE_ORDER_MARK))
@@ -131,7 +124,7 @@ def _document(payload: bytes) -> Document:
 SCHEMA_FORMATS: dict[SchemaType, InputFormat] = {
     "AVRO": InputFormat(compile_avro, ("fastavro",)),
     "PROTOBUF": InputFormat(compile_protobuf, ("google.protobuf", "grpc_tools")),
-    "JSON": InputFormat(compile_json),
+    "JSON": InputFormat(lambda _schema: read_json),
 }
 """The formats of values that name a schema, by its type."""
 

@@ -27,9 +27,8 @@ _LOGICAL = ("logicalType", "scale")
 _NAME = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_.]*\s*")
 
 
-def compile_avro(schema: Schema, *, glue: bool = False) -> Decoder:
+def compile_avro(schema: Schema) -> Decoder:
     """The decoder of a schema whose top level is a record. Raises InvalidArticle if the schema cannot be used."""
-    del glue  # its payloads are the same
     from fastavro import parse_schema  # noqa: PLC0415  only for those who read Avro
 
     named: dict[str, Any] = {}

@@ -4,9 +4,8 @@ The parser takes at most 100 levels. Before a payload is parsed that could becom
 empty one has two bytes, and Protobuf reserves room for all fields of its type, so 4 MB of them take 32 GB for a type with
 1,000 fields. `protobuf_documents` counts values.
 
-A payload begins with the index of its message in the schema. Confluent: a list of indexes, from the top level down, as
-signed varints; a single 0 byte is the first message. AWS Glue: one unsigned varint, the place among all messages by full
-name. Bytes after a message cannot be told from fields, so there are none to refuse.
+A payload begins with the indexes of its message in the schema: a list, from the top level down, as signed varints; a single
+0 byte is the first message. Bytes after a message cannot be told from fields, so there are none to refuse.
 """
 
 from __future__ import annotations
@@ -46,15 +45,12 @@ _SHOWN = 8
 """The number of indexes in an error message."""
 
 
-def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
-    """The decoder of a schema's messages. Blocks for up to half a minute. Raises InvalidArticle.
-
-    `glue`: payloads begin with AWS Glue's index, not with Confluent's.
-    """
+def compile_protobuf(schema: Schema) -> Decoder:
+    """The decoder of a schema's messages. Blocks for up to half a minute. Raises InvalidArticle."""
     pool, file, descriptors = load_files(schema)
     if not file.message_type:
         raise unusable("Protobuf", "it declares no message")
-    find = _GlueIndex(file) if glue else _ConfluentIndexes(file)
+    find = _MessageIndexes(file)
     messages = _Messages(pool, descriptors)
 
     def decode(payload: bytes) -> Document:
@@ -111,7 +107,7 @@ def _inherited_method(message_class: type, name: str) -> Foreign:
     return next(base.__dict__[name] for base in message_class.__mro__ if name in base.__dict__)
 
 
-class _ConfluentIndexes:
+class _MessageIndexes:
     """Finds the message by Confluent's indexes: (full name, where its bytes begin)."""
 
     def __init__(self, file: Foreign) -> None:
@@ -164,25 +160,6 @@ class _Nested:
     def __init__(self, outer: str, messages: Iterable[Foreign]) -> None:
         self.with_entries = [_Declared(outer, each) for each in messages]
         self.without = [each for each in self.with_entries if not each.is_entry]
-
-
-class _GlueIndex:
-    """Finds the message by AWS Glue's index: (full name, where its bytes begin)."""
-
-    def __init__(self, file: Foreign) -> None:
-        names, missing = [], [(f"{file.package}." if file.package else "", file.message_type)]
-        while missing:
-            outer, messages = missing.pop()
-            for each in messages:
-                names.append(outer + each.name)
-                missing.append((f"{outer}{each.name}.", each.nested_type))
-        self._names = sorted(names)
-
-    def __call__(self, payload: bytes) -> tuple[str, int]:
-        index, position = _unsigned_varint(payload, 0)
-        if index >= len(self._names):
-            raise unreadable("Protobuf", f"its schema has no message with AWS Glue's index {index}")
-        return self._names[index], position
 
 
 def _signed_varint(payload: bytes, position: int) -> tuple[int, int]:
