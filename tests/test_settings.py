@@ -529,7 +529,7 @@ def test_values_within_the_bounds_are_taken() -> None:
         ("FIELDS", '{"id": "uuid"}', "'uuid' is not a JSON Pointer: it must begin with a slash"),
         ("FIELDS", '{"body": ""}', "'' is not a JSON Pointer"),
         ("FIELDS", '{"body": "/a~b"}', "write ~0 for ~, and ~1 for a slash"),
-        ("FIELDS", '{"body": "key"}', "only id may be the record's key or a header"),
+        ("FIELDS", '{"body": "key"}', "only id may be the record's key"),
         ("FIELDS", '{"id": "header:"}', "the name of the header is missing"),
         ("METADATA", '{"": "/section"}', "the name of /section is empty"),
         ("METADATA", json.dumps({"x" * 200: "/section"}), "a name has 200 characters, at most 128 are allowed"),

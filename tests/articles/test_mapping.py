@@ -210,14 +210,29 @@ def test_an_id_may_be_the_key_or_a_header() -> None:
     assert "c" == mapped({"body": "Oslo"}, by_header, record).id
 
 
+def test_a_cloud_event_in_binary_mode_is_an_article_with_headers() -> None:
+    """A header that is missing, or that is no text, counts as such a field of a document."""
+    where = {"id": "header:ce_id", "source": "header:ce_source", "published_at": "header:ce_time"}
+    event = {"ce_id": b"e-1", "ce_source": b"/agency", "ce_time": b"2026-11-22T21:00:00Z"}
+    record = raw(None, tuple(event.items()))
+    expected = Article("e-1", "", "Oslo", {"source": "/agency", "published_at": "2026-11-22T21:00:00Z"})
+    assert expected == mapped({"body": "Oslo", "source": "ignored"}, FieldMapping(where), record)
+    assert {} == mapped({"body": "Oslo"}, FieldMapping(where), raw(None, (("ce_id", b"e-1"),))).metadata
+    wrong = raw(None, (("ce_id", b"e-1"), ("ce_source", b"\xff"), ("ce_time", b"x" * 257)))
+    found = mapped({"body": "Oslo"}, FieldMapping(where, drop_wrong=True), wrong)
+    assert ({}, ("source", "published_at")) == (found.metadata, found.dropped)
+    with pytest.raises(InvalidArticle, match="source is not a string at header:ce_source"):
+        mapped({"body": "Oslo"}, FieldMapping(where), wrong)
+
+
 @pytest.mark.parametrize(
     ("where", "record", "message"),
     [
         ("key", raw(), "id is missing at key"),
         ("header:x", raw(b"k", (("y", b"1"),)), "id is missing at header:x"),
         ("header:x", raw(b"k", (("x", b"1"), ("x", None))), "id is missing at header:x"),
-        ("key", raw(b"\xff" + CANARY.encode()), "id is not UTF-8 in the record's key"),
-        ("header:x", raw(None, (("x", b"\xff"),)), "id is not UTF-8 in the header x"),
+        ("key", raw(b"\xff" + CANARY.encode()), "id is not UTF-8 at key"),
+        ("header:x", raw(None, (("x", b"\xff"),)), "id is not UTF-8 at header:x"),
         ("key", raw(b""), "id is empty"),
         ("key", raw(b"x" * (MAX_ID_CHARS + 1)), "id has 513 characters, at most 512 are allowed"),
     ],
@@ -310,23 +325,6 @@ def test_metadata_that_could_not_be_written_is_refused_by_its_name() -> None:
             mapping.article(USUAL | {"deep": deep}, raw(), LIMIT_CHARS)
 
 
-def test_defaults_fill_what_is_missing_and_not_mapped() -> None:
-    """An event around an article has an id, a source and a time."""
-    defaults = {"id": "event", "source": "/agency", "published_at": None}
-    found = mapped({"body": "Oslo", "language": "en"}, FieldMapping(), defaults=defaults)
-    assert Article("event", "", "Oslo", {"language": "en", "source": "/agency"}) == found
-    assert ["language", "source"] == list(found.metadata)
-    own = USUAL | {"source": "Own", "published_at": "2026"}
-    assert Article("a-1", "Rain", "Rain in Bergen.", {"source": "Own", "published_at": "2026"}) == mapped(
-        own, FieldMapping(), defaults=defaults
-    )
-    nulls = {"id": None, "source": None, "body": "Oslo"}
-    assert Article("event", "", "Oslo", {"source": "/agency"}) == mapped(nulls, FieldMapping(), defaults=defaults)
-    with pytest.raises(InvalidArticle, match="id is missing at /uuid"):
-        mapped({"body": "Oslo"}, FieldMapping({"id": "/uuid"}), defaults=defaults)
-    assert {} == mapped(USUAL, FieldMapping({"source": "/from/name"}), defaults=defaults).metadata
-
-
 # ---- what a mapping may say
 
 
@@ -338,7 +336,8 @@ def test_defaults_fill_what_is_missing_and_not_mapped() -> None:
         ({"body": ""}, "'' is not a JSON Pointer"),
         ({"body": "/a~b"}, "write ~0 for ~"),
         ({"title": "key"}, "only id may be"),
-        ({"body": "header:x"}, "only id may be"),
+        ({"body": "header:x"}, "never in a header"),
+        ({"source": "header:"}, "the name of the header is missing"),
         ({"id": "header:"}, "the name of the header is missing"),
         ({"title": "/blocks/*/text"}, r"title cannot have \* in its pointer: only body"),
         ({"id": "/ids/*"}, r"id cannot have \*"),

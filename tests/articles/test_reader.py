@@ -1,9 +1,7 @@
-"""`ArticleReader`: events, frames, decoders and mapping joined, and that no record can end the worker."""
+"""`ArticleReader`: frames, decoders and mapping joined, and that no record can end the worker."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -12,7 +10,7 @@ from support.records import article_in
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles import ArticleReader, FieldMapping, formats, reader
-from enricher.worker.articles.envelope import Event, Frame
+from enricher.worker.articles.envelope import Frame
 from enricher.worker.articles.schemas import Decoder, SchemaRef
 from enricher.worker.records import Article, Headers, Partition, RawRecord
 
@@ -21,8 +19,6 @@ CANARY = "xyzzycanary"
 USUAL = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen."}
 READ = Article("a-1", "Rain", "Rain in Bergen.")
 FRAMED = b"\x00\x00\x00\x00\x07"
-EVENT: Headers = (("event", b"1"),)
-"""What the substitute for `unwrap` takes for an event."""
 
 
 def raw(value: bytes, headers: Headers = (), key: bytes | None = None) -> RawRecord:
@@ -68,31 +64,20 @@ def _frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "read_frame", framed)
 
 
-@pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
-    """Sets the event that a record with the header `EVENT` has."""
-
-    def are(event: Event) -> None:
-        monkeypatch.setattr(reader, "unwrap", lambda _value, headers: event if headers[:1] == EVENT else None)
-
-    return are
-
-
 # ---- JSON
 
 
 @pytest.mark.parametrize("more", [{}, {"mapping": FieldMapping({"id": "/id"})}, {"keep_document": True}])
-@pytest.mark.parametrize("headers", [(), EVENT])
 def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], headers: Headers
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
-    """Neither events nor frames nor JSON are parsed, and no decoder runs."""
-    for name in ("unwrap", "read_frame", "orjson"):
+    """Neither frames nor JSON are parsed, and no decoder runs."""
+    for name in ("read_frame", "orjson"):
         monkeypatch.setattr(reader, name, None)
     monkeypatch.setattr(formats, "orjson", None)
     expected = "value has 5001 bytes, at most 5000 are allowed"
     for decoders in (None, Registry(lambda _payload: pytest.fail("it was decoded"))):
-        assert expected == refusal(b"{" + b" " * LIMIT_BYTES, reads(**more, decoders=decoders), headers)
+        assert expected == refusal(b"{" + b" " * LIMIT_BYTES, reads(**more, decoders=decoders))
 
 
 # ---- the whole document
@@ -241,70 +226,3 @@ def test_json_with_a_schema_is_kept_byte_by_byte() -> None:
     other = reads(decoders=Registry(lambda _payload: USUAL), keep_document=True)
     for payload in (b'{"id": "b"}', b"{\x02", b"{}", b"[]", b"", text):
         assert orjson.dumps(USUAL) == article_in(other.read(raw(FRAMED + payload))).document
-
-
-# ---- events
-
-
-def test_an_event_lends_its_article_what_it_lacks(events: Callable[[Event], None]) -> None:
-    """Id, source and time, where no mapping names them and the data has none."""
-    data = orjson.dumps({"body": "Oslo"})
-    events(Event("e-1", "/agency", "type", "2026-11-22T21:00:00Z", data))
-    expected = Article("e-1", "", "Oslo", {"source": "/agency", "published_at": "2026-11-22T21:00:00Z"})
-    found = article_in(reads(keep_document=True).read(raw(data, EVENT)))
-    assert (expected, data) == (Article(found.id, found.title, found.body, found.metadata), found.document)
-    assert expected == reads().read(raw(data, EVENT))
-    assert "id is missing at /uuid" == refusal(data, reads(mapping=FieldMapping({"id": "/uuid"})), EVENT)
-    assert "id is missing" == refusal(data, reads())
-
-
-def test_the_data_of_an_event_may_be_framed(events: Callable[[Event], None]) -> None:
-    """In binary mode the value is the data, and its schema is named as anywhere."""
-    value = FRAMED + b"\x02"
-    events(Event("e-1", "/agency", "type", None, value))
-    found = article_in(
-        reads(decoders=Registry(lambda _payload: {"body": "Oslo"}), keep_document=True).read(raw(value, EVENT))
-    )
-    assert ("e-1", "Oslo", b'{"body":"Oslo"}') == (found.id, found.body, found.document)
-
-
-def test_the_whole_document_of_a_structured_event_is_the_event(events: Callable[[Event], None]) -> None:
-    """Its attributes are in no other place."""
-    value = orjson.dumps({"id": "e-1", "data": USUAL, "n": 1})
-    events(Event("e-1", "/agency", "type", None, None, USUAL))
-    assert value == article_in(reads(keep_document=True).read(raw(value, EVENT))).document
-    packed = orjson.dumps({"id": "e-1", "data_base64": base64.b64encode(orjson.dumps(USUAL)).decode()})
-    events(Event("e-1", "/agency", "type", None, orjson.dumps(USUAL)))
-    found = article_in(reads(keep_document=True).read(raw(packed, EVENT)))
-    assert ("a-1", packed) == (found.id, found.document)
-
-
-def test_headers_about_the_value_say_nothing_about_data_inside_it(
-    events: Callable[[Event], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The schema id in a header is that of the event, not of the data that it wraps."""
-    asked: list[Headers] = []
-    monkeypatch.setattr(reader, "read_frame", lambda _value, headers, **_limits: asked.append(headers))
-    read = reads(decoders=Registry(lambda _payload: USUAL))
-    data = orjson.dumps(USUAL)
-    for value in (data, b'{"data_base64": "..."}'):
-        events(Event("e-1", "/agency", "type", None, data))
-        assert "a-1" == article_in(read.read(raw(value, EVENT))).id
-    assert [EVENT, ()] == asked
-
-
-@pytest.mark.parametrize("document", [[], "text", 1, False])
-def test_an_event_around_something_else_is_no_article(events: Callable[[Event], None], document: object) -> None:
-    """Its data may be any JSON, or none."""
-    events(Event("e-1", "/agency", "type", None, None, document))
-    assert "value is not a JSON object" == refusal(b"{}", reads(), EVENT)
-    events(Event("e-1", "/agency", "type", None, None))
-    assert "the CloudEvent has no data" == refusal(b"{}", reads(), EVENT)
-
-
-def test_an_event_with_a_text_that_cannot_be_written_is_refused(events: Callable[[Event], None]) -> None:
-    """Its attributes are headers, which are bytes."""
-    data = orjson.dumps({"body": "Oslo"})
-    for event in (Event("\udc80", "s", "t", None, data), Event("e", "\udc80", "t", None, data)):
-        events(event)
-        assert "has a lone surrogate" in refusal(data, reads(), EVENT)

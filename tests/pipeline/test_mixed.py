@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.mixed.inputs import EVENT_SOURCE, Input
-from support.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout, Texts
+from support.mixed.inputs import Input
+from support.mixed.layouts import LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout, Texts
 from support.mixed.outputs import Findings, check_record
 
 TEXTS = Texts()
@@ -65,9 +65,3 @@ def test_offsets_count_in_the_joined_text_in_code_points() -> None:
     check_record(findings, {**each.wanted, "entities": [entity]}, each)
     assert {} == findings.counts
     assert first.endswith("\N{ROCKET}")
-
-
-def test_an_event_gives_its_source_to_an_article_without_one() -> None:
-    """So a worker that ignores the event is found."""
-    assert EVENT_SOURCE == given(FLAT, "CloudEvents, binary").wanted["source"]
-    assert "source" not in given(FLAT).wanted

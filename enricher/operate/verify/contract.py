@@ -39,7 +39,6 @@ HeaderValues = Mapping[str, bytes | None]
 _PREFIX_BYTES = 5  # Confluent's: a zero byte and the number of the schema
 _MARK = b"\xef\xbb\xbf"
 _INDEX = re.compile("0|[1-9][0-9]*", re.ASCII)
-_EVENT = b"application/cloudevents+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +182,11 @@ class DeleteEvents:
     values: Collection[str | int | bool]
     id_at: str | None
 
-    def deletion(self, value: bytes | None, headers: HeaderValues) -> Deletion:
+    def deletion(self, value: bytes | None) -> Deletion:
         """Whether an input with this value deletes an article, and by which key."""
         if value is None:
             return NO_DELETION
-        document = _document(value, headers)
+        document = _document(value)
         if document is None:
             return Deletion(deletes=None)
         found = _at(document, self.field)
@@ -196,20 +195,16 @@ class DeleteEvents:
         name = None if self.id_at is None else _at(document, self.id_at)
         if isinstance(name, str):
             return Deletion(deletes=True, key=name.encode())
-        # Without an id, the event of CloudEvents may have one.
         return Deletion(deletes=True, key=orjson.dumps(name) if isinstance(name, int) else None)
 
 
-def _document(value: bytes, headers: HeaderValues) -> Mapping[str, Any] | None:
-    """The JSON object in a value, or in the CloudEvent that it is; None if there is none."""
+def _document(value: bytes) -> Mapping[str, Any] | None:
+    """The JSON object in a value; None if there is none."""
     text = value[_PREFIX_BYTES:] if value[:1] == b"\0" else value
     try:
         document = orjson.loads(text.removeprefix(_MARK))
     except orjson.JSONDecodeError:
         return None
-    media_type = (headers.get("content-type") or b"").partition(b";")[0].strip().lower()
-    if media_type == _EVENT and isinstance(document, dict):
-        document = document.get("data")
     return document if isinstance(document, dict) else None
 
 

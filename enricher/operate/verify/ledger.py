@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
-from enricher.operate.verify.contract import NO_DELETION, DeleteEvents, Deletion, Omitted, headers_by_name
+from enricher.operate.verify.contract import NO_DELETION, DeleteEvents, Deletion, Omitted
 
 State = Literal["ok", "failed", "unknown"]
 
@@ -299,7 +299,7 @@ class Inputs:
         ledger = self._ledgers[place.partition]
         if ledger.covers(place.offset):
             key, value = message.key(), message.value()
-            deletion = self._deletes.deletion(value, headers_by_name(message)) if self._deletes else NO_DELETION
+            deletion = self._deletes.deletion(value) if self._deletes else NO_DELETION
             differences = ledger.note_input(place.offset, key, value, deletion)
             self._compare(differences, place)
             if differences is None and value is not None and self._skips and self._skips(message):

@@ -1,4 +1,4 @@
-"""Reads what is around a document in a record: the frame that names its schema, and the CloudEvent that carries it.
+"""Reads the frame that names the schema of a value, and makes the headers by which our records are CloudEvents.
 
 Frames are those of Confluent, as a prefix or in a header:
 
@@ -11,23 +11,18 @@ Frames are those of Confluent, as a prefix or in a header:
 The message indexes of Protobuf follow Confluent's id or GUID, in the header too. If there is such a header, the value is not
 looked at, as in Confluent's deserializers. A value that begins as JSON does has no frame. Nothing else is guessed.
 
-Events are those of CloudEvents 1.0: structured and binary mode are read, the headers of binary mode are made. The rules are
-those of the specification's Kafka binding and JSON format. `reader` decides where the event carries the article and which
-attributes become fields. No message contains text of an event.
+Events are those of CloudEvents 1.0 in binary mode, by the specification's Kafka binding. They are only made: an input that
+is an event is read by the mapping, which finds fields in documents and headers.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
-
-import orjson
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles.schemas import SchemaRef
@@ -60,13 +55,6 @@ EVENT_TYPE = "enricher.entities.v1"
 
 DATA_SCHEMA = "urn:enricher:schema:enriched-record:1"
 
-_PREFIX = "ce_"
-_SPEC_VERSION = "ce_specversion"
-_CONTENT_TYPE = "content-type"
-_STRUCTURED = b"application/cloudevents"
-_JSON_EVENT = b"application/cloudevents+json"
-_BATCH = b"application/cloudevents-batch"
-_VERSION_1 = re.compile(r"1\.[0-9]+", re.ASCII)
 # What a string of the specification must not contain: control characters, surrogates, noncharacters.
 _FORBIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
@@ -143,126 +131,6 @@ def _too_short(framed: bytes, expected_bytes: int, what: str) -> InvalidArticle:
     return InvalidArticle(f"{what}; expected at least {expected_bytes} bytes, found {len(framed)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event around an article; attributes that it lacks are None.
-
-    `data`: the article's bytes; in structured mode with a JSON object as data, `document` is that object instead.
-    `content_type` is that of the data.
-    """
-
-    id: str
-    source: str
-    type: str
-    time: str | None
-    data: bytes | None
-    document: object = None
-    content_type: str | None = None
-
-
-def unwrap(value: bytes, headers: Headers) -> Event | None:
-    """The event in a record; None if its headers do not make it one. Raises InvalidArticle if the event is broken.
-
-    If several headers have one name, the last counts. `value` is parsed in structured mode, so check its size before.
-    """
-    named = dict(headers)
-    media_type = named.get(_CONTENT_TYPE)
-    if media_type is not None and media_type.lstrip()[: len(_STRUCTURED)].lower() == _STRUCTURED:
-        return _structured_event(value, media_type)
-    if _SPEC_VERSION in named:
-        return _binary_event(value, named)
-    return None
-
-
-def _binary_event(value: bytes, headers: Mapping[str, bytes | None]) -> Event:
-    def attribute(name: str) -> str | None:
-        text = headers.get(_PREFIX + name)
-        return None if text is None else _decode(_PREFIX + name, text)
-
-    _check_version(attribute("specversion"), _SPEC_VERSION)
-    media_type = headers.get(_CONTENT_TYPE)
-    return Event(
-        id=_require(attribute("id"), "ce_id"),
-        source=_require(attribute("source"), "ce_source"),
-        type=_require(attribute("type"), "ce_type"),
-        time=attribute("time"),
-        data=value,
-        content_type=None if media_type is None else _decode(_CONTENT_TYPE, media_type),
-    )
-
-
-def _structured_event(value: bytes, media_type: bytes) -> Event:
-    essence = media_type.partition(b";")[0].strip().lower()
-    if essence.startswith(_BATCH):
-        raise InvalidArticle("value is a batch of events: write each event as a record of its own")
-    if essence != _JSON_EVENT:
-        raise InvalidArticle("value is an event in a format that is not supported: use application/cloudevents+json")
-    event = _parse(value)
-
-    def attribute(name: str) -> str | None:
-        text = event.get(name)
-        if text is not None and not isinstance(text, str):
-            raise InvalidArticle(f"{name} of the event is not a string")
-        return text
-
-    _check_version(attribute("specversion"), "specversion of the event")
-    data, document = _data(event)
-    return Event(
-        id=_require(attribute("id"), "id of the event"),
-        source=_require(attribute("source"), "source of the event"),
-        type=_require(attribute("type"), "type of the event"),
-        time=attribute("time"),
-        data=data,
-        document=document,
-        content_type=attribute("datacontenttype"),
-    )
-
-
-def _parse(value: bytes) -> dict[str, object]:
-    try:
-        event = orjson.loads(json_part(value))
-    except orjson.JSONDecodeError as error:
-        # orjson's messages are fixed texts; the error itself contains the document, so it is not chained.
-        message = f"value is not the JSON of an event: {error.msg} (character {error.pos})"
-        raise InvalidArticle(message) from None
-    if not isinstance(event, dict):
-        raise InvalidArticle("value is not an event: it is not a JSON object")
-    return event
-
-
-def _data(event: Mapping[str, object]) -> tuple[bytes | None, object]:
-    """The data of a structured event: either bytes and None, or None and a JSON object."""
-    encoded, data = event.get("data_base64"), event.get("data")
-    if encoded is None:
-        if isinstance(data, dict):
-            return None, data
-        raise InvalidArticle("data of the event is not a JSON object" if "data" in event else "the event has no data")
-    if "data" in event:
-        raise InvalidArticle("the event has both data and data_base64")
-    try:
-        return b64decode(encoded, validate=True), None  # type: ignore[arg-type]  # it refuses anything but text
-    except (ValueError, TypeError):
-        raise InvalidArticle("data_base64 of the event is not base64") from None
-
-
-def _check_version(version: str | None, name: str) -> None:
-    if not _VERSION_1.fullmatch(_require(version, name)):
-        raise InvalidArticle(f"{name} is not 1.0: events of other versions are not read")
-
-
-def _require(text: str | None, name: str) -> str:
-    if not text:
-        raise InvalidArticle(f"{name} is missing" if text is None else f"{name} is empty")
-    return text
-
-
-def _decode(name: str, text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise InvalidArticle(f"{name} is not UTF-8") from None
-
-
 class EventHeaders:
     """Makes the headers by which a record is an event. `source`: a URI reference, the same for all records of a group."""
 
@@ -279,7 +147,7 @@ class EventHeaders:
         `ce_subject` is the article's id, unless it contains what no attribute may contain, such as control characters.
         """
         record_id = dict(headers)["enricher.record.id"]
-        event_headers = [(_SPEC_VERSION, b"1.0"), ("ce_id", record_id), *self._shared]
+        event_headers = [("ce_specversion", b"1.0"), ("ce_id", record_id), *self._shared]
         if not _FORBIDDEN.search(article_id):
             event_headers.append(("ce_subject", article_id.encode()))
         return event_headers

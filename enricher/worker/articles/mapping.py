@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any, TypeGuard
 from unicodedata import category
 
@@ -48,7 +47,6 @@ MAX_CHARS: Mapping[str, int] = {
 
 PARAGRAPH_SEPARATOR = "\n\n"
 """The default of the text between the paragraphs of a body that is an array of strings."""
-NO_DEFAULTS: Mapping[str, str | None] = MappingProxyType({})
 
 _IN_RECORD = "metadata"
 """The field of a record that contains the values of `articles.metadata`; it is one of the levels that can be written."""
@@ -60,9 +58,9 @@ _SECONDS_BELOW = 100_000_000_000
 class FieldMapping:
     """Finds the fields of articles, where `fields` says, else where `schemas/article.v1.schema.json` says.
 
-    `fields`: JSON Pointers by field; `id` may be `key` or `header:NAME`. `metadata`: JSON Pointers to further values, by the
-    names under which records keep them. `scalar_ids`: accept numbers and booleans as ids. `drop_wrong`: read articles
-    without the optional fields that are wrong. Raises ValueError.
+    `fields`: JSON Pointers by field; all but `body` may be `header:NAME`, and `id` also `key`. `metadata`: JSON Pointers to
+    further values, by the names under which records keep them. `scalar_ids`: accept numbers and booleans as ids.
+    `drop_wrong`: read articles without the optional fields that are wrong. Raises ValueError.
     """
 
     def __init__(
@@ -83,14 +81,16 @@ class FieldMapping:
         keys = {name: each[0] for name, each in names.items() if len(each) == 1}
         list_at, each, _ = f"{where['body']}/".partition(f"/{EACH}/")
         self._separator, self._scalar_ids, self._drop_wrong = paragraph_separator, scalar_ids, drop_wrong
-        self._mapped = frozenset(fields)
         self._at = {name: f" at {each}" if name in fields else "" for name, each in where.items()}
         self._no_body = f"body is missing{self._at['body']}{f': there is no list at {list_at}' if each else ''}"
         self._id_key, self._body_key = keys.get("id"), keys.get("body")
         self._id_is_beside = "id" not in names
-        self._find_id = _finder_beside(where["id"]) if self._id_is_beside else finder(names["id"])
+        finds = {name: finder(names[name]) if name in names else _finder_beside(each) for name, each in where.items()}
+        self._find_id = finds["id"]
         self._find_body = body_finder(names["body"])
-        self._optional = tuple((name, keys.get(name), finder(names[name]), MAX_CHARS[name]) for name in OPTIONAL_FIELDS)
+        self._optional = tuple(
+            (name, keys.get(name), finds[name], name not in names, MAX_CHARS[name]) for name in OPTIONAL_FIELDS
+        )
         self._further = tuple((name, finder(parse_pointer(each))) for name, each in metadata.items())
 
     def article(
@@ -98,15 +98,11 @@ class FieldMapping:
         document: dict[str, Any],
         raw: RawRecord,
         max_article_chars: int,
-        defaults: Mapping[str, str | None] = NO_DEFAULTS,
     ) -> Article:
-        """The article in a document that came in `raw`. Raises InvalidArticle.
-
-        `defaults`: values of fields that no mapping names and the document lacks.
-        """
+        """The article in a document that came in `raw`. Raises InvalidArticle."""
         id_text = document.get(self._id_key) if self._id_key else None
         if type(id_text) is not str:
-            id_text = self._id(document, raw, defaults)
+            id_text = self._id(document, raw)
         body, separator = document.get(self._body_key, MISSING) if self._body_key else self._find_body(document), None
         if type(body) is not str:
             if body is MISSING:
@@ -114,16 +110,14 @@ class FieldMapping:
             separator = self._separator
             body = join_paragraphs(body, separator, max_article_chars, at=self._at["body"])
         further = self._further_json(document) if self._further else None
-        texts, dropped = self._optional_texts(document, defaults)
+        texts, dropped = self._optional_texts(document, raw)
         article = Article(id_text, texts.pop("title", ""), body, texts, further, separator, dropped=tuple(dropped))
         check_article(article, max_article_chars)
         return article
 
-    def id_text(
-        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] = NO_DEFAULTS
-    ) -> str:
-        """The id alone. Raises InvalidArticle if there is none that an article may have. `defaults`: see `article`."""
-        text = self._id(document, raw, defaults)
+    def id_text(self, document: dict[str, Any], raw: RawRecord) -> str:
+        """The id alone. Raises InvalidArticle if there is none that an article may have."""
+        text = self._id(document, raw)
         check_id(text)
         return text
 
@@ -132,24 +126,19 @@ class FieldMapping:
         body = self._find_body(document)
         return body if isinstance(body, list) else None
 
-    def _default(self, name: str, defaults: Mapping[str, str | None]) -> str | None:
-        return None if name in self._mapped else defaults.get(name)
-
-    def _optional_texts(
-        self, document: dict[str, Any], defaults: Mapping[str, str | None]
-    ) -> tuple[dict[str, str], Sequence[str]]:
+    def _optional_texts(self, document: dict[str, Any], raw: RawRecord) -> tuple[dict[str, str], Sequence[str]]:
         """The optional fields, and the names of those that are left out because they are wrong."""
         texts: dict[str, str] = {}
         dropped: list[str] = []
-        for name, key, find, max_chars in self._optional:
-            value = document.get(key) if key else find(document)
+        for name, key, find, is_beside, max_chars in self._optional:
+            value = document.get(key) if key else find(raw if is_beside else document)
             # Nearly always true, and a call would cost more than this.
             if type(value) is str and len(value) <= max_chars:
                 texts[name] = value
             # Null counts as absent: many serialisers write every field.
-            elif value is not None or defaults:
+            elif value is not None and value is not MISSING:
                 try:
-                    text = self._other_text(name, value, defaults)
+                    text = optional_text(name, value, self._at[name])
                 except InvalidArticle:
                     if not self._drop_wrong:
                         raise
@@ -159,18 +148,12 @@ class FieldMapping:
                         texts[name] = text
         return texts, dropped
 
-    def _other_text(self, name: str, value: object, defaults: Mapping[str, str | None]) -> str | None:
-        """The text of an optional field that is missing, or is not a string of the right length."""
-        if value is MISSING or value is None:
-            value = self._default(name, defaults)
-        return None if value is None else optional_text(name, value, self._at[name])
-
-    def _id(self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None]) -> str:
+    def _id(self, document: dict[str, Any], raw: RawRecord) -> str:
         value = self._find_id(raw if self._id_is_beside else document)
         if isinstance(value, str):
             return value
-        if (value is MISSING or value is None) and (text := self._default("id", defaults)):
-            return text
+        if isinstance(value, bytes):
+            raise InvalidArticle(f"id is not UTF-8{self._at['id']}")
         if value is MISSING:
             raise InvalidArticle(f"id is missing{self._at['id']}")
         if not self._scalar_ids or not isinstance(value, int | float):
@@ -200,10 +183,12 @@ def check_fields(fields: Mapping[str, str]) -> None:
     for name, where in fields.items():
         if name not in FIELDS:
             raise ValueError(f"an article has no field '{name}'; the fields are {', '.join(FIELDS)}")
-        if name == "id" and where == HEADER:
-            raise ValueError("the name of the header is missing: id is at header:NAME")
-        if name != "id" and is_beside(where):
-            raise ValueError(f"{name} is in the document: only id may be the record's key or a header")
+        if where == HEADER:
+            raise ValueError(f"the name of the header is missing: {name} is at header:NAME")
+        if where == KEY and name != "id":
+            raise ValueError(f"{name} is in the document or a header: only id may be the record's key")
+        if name == "body" and is_beside(where):
+            raise ValueError("body is in the document, never in a header")
         if not is_beside(where):
             check_pointer(name, where)
 
@@ -238,32 +223,25 @@ def check_pointer(name: str, where: str) -> None:
 
 
 def is_beside(where: str) -> bool:
-    """Whether an id is beside the document: in the record's key or a header."""
+    """Whether a field is beside the document: in the record's key or a header."""
     return where == KEY or where.startswith(HEADER)
 
 
 def _finder_beside(where: str) -> Find:
-    """A function that finds the id in a record's key or header, as text."""
+    """A function that finds the text of a record's key or last header of a name; its bytes if they are not UTF-8."""
     name = where.removeprefix(HEADER)
 
-    def of_key(raw: RawRecord) -> object:
-        return _text(raw.key, "the record's key")
+    def find(raw: RawRecord) -> object:
+        named = (value for each, value in reversed(raw.headers) if each == name)
+        value = raw.key if where == KEY else next(named, None)
+        if value is None:
+            return MISSING
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
 
-    def of_header(raw: RawRecord) -> object:
-        value = next((value for each, value in reversed(raw.headers) if each == name), None)
-        return _text(value, f"the header {name}")
-
-    return of_key if where == KEY else of_header
-
-
-def _text(value: bytes | None, what: str) -> object:
-    if value is None:
-        return MISSING
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        reason = f"id is not UTF-8 in {what}"
-    raise InvalidArticle(reason)
+    return find
 
 
 def _scalar(value: float, at: str) -> str:

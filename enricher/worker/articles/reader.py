@@ -1,45 +1,32 @@
 """Turns input records into articles, in two steps: find the document in the value, then the article in the document.
 
-The first step knows CloudEvents, frames, formats and delete events (`envelope`, `formats`); the second step knows the fields
-(`mapping`), markup, and the parts that a record repeats. Whatever a record contains, it becomes an article, a tombstone or
+The first step knows frames and formats (`envelope`, `formats`); the second step knows delete events, the fields (`mapping`),
+markup, and the parts that a record repeats. Whatever a record contains, it becomes an article, a tombstone or
 an InvalidArticle: one record must not end the worker. Only a schema that is not here yet is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from enricher.errors import EnricherError, InvalidArticle
-from enricher.worker.articles.envelope import BYTE_ORDER_MARK, Frame, json_part, read_frame, unwrap
+from enricher.worker.articles.envelope import BYTE_ORDER_MARK, Frame, json_part, read_frame
 from enricher.worker.articles.formats import NOT_AN_OBJECT, ReadDocument, read_document, too_large
-from enricher.worker.articles.mapping import NO_DEFAULTS, FieldMapping, check_article
+from enricher.worker.articles.mapping import FieldMapping, check_article
 from enricher.worker.articles.pointers import finder, is_unicode, parse_pointer
 from enricher.worker.articles.record_values import limit_levels
 from enricher.worker.articles.schemas import Decoders
 from enricher.worker.articles.transforms import TransformDocument
-from enricher.worker.records import Article, Headers, RawRecord, Skipped, SourceMap, Tombstone, hot_record
+from enricher.worker.records import Article, RawRecord, Skipped, SourceMap, Tombstone
 
 ReadMarkup = Callable[[Sequence[str], str], tuple[str, SourceMap] | None]
 """Reads the text in the blocks of a body, and maps it to the blocks as they are joined with a separator. Returns None if
 the blocks are text already."""
 Scalar = str | int | bool
-
-
-@hot_record(eq=False)
-class _Opened:
-    """The document in a record, and where it came from."""
-
-    document: dict[str, Any]
-    payload: bytes
-    """The value, or the content of its frame if that is the whole value."""
-    is_json: bool
-    """Whether the payload is the document's JSON. Texts of other formats may have lone surrogates."""
-    lent: Mapping[str, str | None]
-    """Values from the event around the document, for fields that the document lacks."""
 
 
 class ArticleReader:
@@ -82,63 +69,33 @@ class ArticleReader:
         Raises InvalidArticle, or SchemaPending from `decoders`.
         """
         assert raw.value is not None, "a record without a value is a tombstone"
-        if raw.headers or self._decoders is not None:
-            return self._article(self._unwrap(raw.value, raw.headers), raw)
-        # The usual case, without calls that would do nothing: they took a tenth of the time.
+        if self._decoders is not None:
+            if len(raw.value) > self._max_value_bytes:
+                raise too_large(raw.value, self._max_value_bytes)
+            if frame := read_frame(raw.value, raw.headers):
+                return self._article(_decode(frame, self._decoders), frame.payload, raw, is_json=False)
         document = self._read_plain(raw.value, self._max_value_bytes)
-        return self._article(_Opened(document, raw.value, self._plain_is_json, NO_DEFAULTS), raw)
+        return self._article(document, raw.value, raw, is_json=self._plain_is_json)
 
-    # ---- the document in a value
-
-    def _unwrap(self, value: bytes, headers: Headers) -> _Opened:
-        """The document in a value that may be an event, or have a frame."""
-        if len(value) > self._max_value_bytes:  # before an event in JSON or a frame is looked at
-            raise too_large(value, self._max_value_bytes)
-        event = unwrap(value, headers) if headers else None
-        if event is None:
-            return self._open(value, headers)
-        lent = {"id": event.id, "source": event.source, "published_at": event.time}
-        if event.document is not None:
-            return _Opened(_object(event.document), value, self._plain_is_json, lent)
-        if event.data is None:
-            raise InvalidArticle("the CloudEvent has no data")
-        if event.data == value:
-            opened = self._open(value, headers)
-            return _Opened(opened.document, opened.payload, opened.is_json, lent)
-        # Headers about the value, such as that of its schema, say nothing about data within the value.
-        return _Opened(self._open(event.data, ()).document, value, self._plain_is_json, lent)
-
-    def _open(self, value: bytes, headers: Headers) -> _Opened:
-        """The document in a value that may have a frame, which names its schema."""
-        if self._decoders is None:
-            return self._open_plain(value)
-        frame = read_frame(value, headers)
-        if frame is None:
-            return self._open_plain(value)
-        return _Opened(_decode(frame, self._decoders), frame.payload, is_json=False, lent=NO_DEFAULTS)
-
-    def _open_plain(self, value: bytes) -> _Opened:
-        return _Opened(self._read_plain(value, self._max_value_bytes), value, self._plain_is_json, NO_DEFAULTS)
-
-    # ---- the article in a document
-
-    def _article(self, opened: _Opened, raw: RawRecord) -> Article | Tombstone | Skipped:
-        document, payload, is_json, lent = opened.document, opened.payload, opened.is_json, opened.lent
-        if self._deletes is not None and (tombstone := self._deletes.tombstone(document, raw, lent)):
+    def _article(
+        self, document: dict[str, Any], payload: bytes, raw: RawRecord, *, is_json: bool
+    ) -> Article | Tombstone | Skipped:
+        """The article in a document. `is_json`: the payload is its JSON; texts of other formats may have lone surrogates."""
+        if self._deletes is not None and (tombstone := self._deletes.tombstone(document, raw)):
             return tombstone
         if self._transform is not None:
             found = self._transform(document, raw.headers)
             if found is None:
                 return Skipped()
             document, payload = found
-        article = self._mapping.article(document, raw, self._max_source_chars, lent)
+        article = self._mapping.article(document, raw, self._max_source_chars)
         if article.further is not None and len(article.further) > self._max_value_bytes:
             size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
             raise InvalidArticle(f"what articles.metadata names has {size}")
         if self._read_markup is not None:
             article = self._without_markup(article, document, self._read_markup)
-        if lent or not is_json:
-            article = _check_texts(article, may_be_empty=bool(lent))
+        if not is_json:
+            article = _check_texts(article)
         if not self._keep_document:
             return article
         if self._transform is not None:
@@ -186,10 +143,8 @@ class DeleteEvents:
         value = self._find(document)
         return isinstance(value, Scalar) and (type(value), value) in self._values
 
-    def tombstone(
-        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None]
-    ) -> Tombstone | None:
-        """The tombstone of a delete event; None for other documents. `defaults`: see `FieldMapping.article`.
+    def tombstone(self, document: dict[str, Any], raw: RawRecord) -> Tombstone | None:
+        """The tombstone of a delete event; None for other documents.
 
         Every output has its input's key. Only if there is none, the id identifies what is deleted, as it identifies a
         record without a key in an index. Raises InvalidArticle for an event with neither.
@@ -199,7 +154,7 @@ class DeleteEvents:
         if raw.key:
             return Tombstone()
         try:
-            text = self.ids.id_text(document, raw, defaults)
+            text = self.ids.id_text(document, raw)
             reason = "" if is_unicode(text) else "id has a lone surrogate, which is not text"
         except InvalidArticle as error:
             reason = str(error)
@@ -243,8 +198,8 @@ def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
     return text if found.keys() == document.keys() else None
 
 
-def _check_texts(article: Article, *, may_be_empty: bool) -> Article:
-    """Refuse lone surrogates, which a decoder may let through, and leave out empty metadata unless they may be.
+def _check_texts(article: Article) -> Article:
+    """Refuse lone surrogates, which a decoder may let through, and leave out empty metadata.
 
     In Protobuf a text that is not set is empty. Raises InvalidArticle.
     """
@@ -254,6 +209,6 @@ def _check_texts(article: Article, *, may_be_empty: bool) -> Article:
         texts = {"id": article.id, "title": article.title, "body": article.body, **article.metadata}
         name = next(name for name, text in texts.items() if not is_unicode(text))
         raise InvalidArticle(f"{name} has a lone surrogate, which is not text")
-    if may_be_empty or "" not in article.metadata.values():
+    if "" not in article.metadata.values():
         return article
     return replace(article, metadata={name: text for name, text in article.metadata.items() if text})

@@ -82,9 +82,9 @@ class ArticleSettings(Group):
         default_factory=dict,
         description="Where the fields of an article are in the document: a JSON object of `id`, `title`, `body`, "
         "`language`, `source`, `url`, `published_at` and a JSON Pointer (RFC 6901) for each, e.g. "
-        '`{"id": "/uuid", "title": "/headline", "body": "/content/text"}`. `id` may also be `key`, the record\'s key, or '
-        "`header:NAME`; lines of a file have neither, so their id is at `/id`. Fields that are not named have their "
-        "default pointer, such as `/id`. An article without id or body there is a dead letter that names the pointer. "
+        '`{"id": "/uuid", "title": "/headline", "body": "/content/text"}`. `id` may also be `key`, the record\'s key; all '
+        "but `body` may be `header:NAME`. Lines of a file have neither, so such fields have their default pointer there, as "
+        "those have that are not named: `/id`. An article without id or body there is a dead letter that names the pointer. "
         "In the pointer of `body`, one name may be `*`: `/blocks/*/text` is the `text` of all items of the list `blocks` "
         "that have one, joined with `paragraph_separator`.",
     )

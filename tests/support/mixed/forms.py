@@ -1,4 +1,4 @@
-"""The forms in which an article of a layout is written: serializers, frames, events.
+"""The forms in which an article of a layout is written: serializers and frames.
 
 Confluent's forms are written by Confluent's own serializers. Classes of Protobuf messages are made by Google's own compiler,
 as a team's build would make them.
@@ -6,7 +6,6 @@ as a team's build would make them.
 
 from __future__ import annotations
 
-import base64
 import json
 import tempfile
 from dataclasses import dataclass
@@ -106,16 +105,7 @@ class Forms:
             "Protobuf, prefix, schema registered as text": self._protobuf_text(),
             "JSON Schema, prefix": self._confluent("json", header=False),
             "JSON Schema, header": self._confluent("json", header=True),
-            "CloudEvents, structured": _structured,
-            "CloudEvents, structured, base64": _structured_base64,
-            "CloudEvents, binary": lambda document, event: Written(
-                json.dumps(document).encode(), _event_headers(event, "application/json")
-            ),
         }
-        avro = self.by_name["Avro, prefix"]
-        self.by_name["CloudEvents, binary, Avro, prefix"] = lambda document, event: Written(
-            avro(document, event).value, _event_headers(event, "application/avro")
-        )
 
     def _confluent(self, kind: str, *, header: bool) -> Callable[[Document, str], Written]:
         placed = {"schema.id.serializer": header_schema_id_serializer if header else prefix_schema_id_serializer}
@@ -174,23 +164,3 @@ class Forms:
             return Written(value[: _NUMBER.start] + number.to_bytes(4, "big") + value[_NUMBER.stop :], [])
 
         return form
-
-
-def _attributes(event: str) -> dict[str, str]:
-    return {"specversion": "1.0", "id": event, "source": "/newsroom", "type": "article.published"}
-
-
-def _structured(document: Document, event: str) -> Written:
-    value = {**_attributes(event), "datacontenttype": "application/json", "data": document}
-    return Written(json.dumps(value).encode(), [("content-type", b"application/cloudevents+json; charset=utf-8")])
-
-
-def _structured_base64(document: Document, event: str) -> Written:
-    data = base64.b64encode(json.dumps(document).encode()).decode()
-    value = {**_attributes(event), "datacontenttype": "application/json", "data_base64": data}
-    return Written(json.dumps(value).encode(), [("content-type", b"application/cloudevents+json")])
-
-
-def _event_headers(event: str, content_type: str) -> Headers:
-    named = {f"ce_{name}": text for name, text in _attributes(event).items()}
-    return [(name, text.encode()) for name, text in {**named, "content-type": content_type}.items()]

@@ -13,7 +13,6 @@ from support.mixed.layouts import Layout, Text, Texts
 from support.operating import producer_of
 
 _FLUSH_S = 60.0
-EVENT_SOURCE = "/newsroom"
 
 
 class Place(NamedTuple):
@@ -38,8 +37,7 @@ class Input:
     @property
     def wanted(self) -> dict[str, Any]:
         """What the record must contain, entities and what describes the model left out."""
-        source = {"source": EVENT_SOURCE} if self.form.startswith("CloudEvents") else {}
-        return {"id": self.key.decode(), **source, **self.layout.repeated(self.text)}
+        return {"id": self.key.decode(), **self.layout.repeated(self.text)}
 
     def with_value(self, value: bytes) -> Input:
         """The same with another value, such as a damaged one."""
