@@ -1,4 +1,4 @@
-"""The consumer on the page `deploy/index-consumers.md`, taken from there and run between a broker and a bulk API."""
+"""The consumer that `deploy/index-consumers.md` links, run between a broker and a bulk API."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "index-consumers.md"
+PROGRAM = Path(__file__).resolve().parents[2] / "deploy" / "python" / "index_consumer.py"
 VERSIONED = re.compile(r', "version": version, "version_type": "external_gte"')
 Item = dict[str, Any]
 
 
 @dataclass(slots=True)
 class BulkApi:
-    """As much of OpenSearch's and Elasticsearch's `_bulk` as the page needs; versions are judged as they do.
+    """As much of OpenSearch's and Elasticsearch's `_bulk` as the program needs; versions are judged as they do.
 
     `troubles`: of the next requests, one each. One is told the actions and may answer for them: a status of the whole
     request, or None for no answer; or a list with the status of each action that is not to be done.
@@ -102,13 +102,12 @@ def bulk_api(*troubles: Callable[[BulkApi, list[Item]], int | list[int] | None])
 
 
 @contextmanager
-def consumer_of_the_page(
+def consumer(
     folder: Path, topics: Topics, group: str, url: str, change: Callable[[str], str] = str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The program of the page, after `change`; killed at the end."""
-    [program] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    """The program, after `change`; killed at the end."""
     file = folder / "consumer.py"
-    file.write_text(change(program), "utf-8")
+    file.write_text(change(PROGRAM.read_text("utf-8")), "utf-8")
     arguments = (topics.bootstrap_servers, topics.output, group, url)
     with new_log("consumer").open("ab") as log, subprocess.Popen([sys.executable, file, *arguments], stderr=log) as run:
         try:
@@ -171,13 +170,13 @@ def cut_off(api: BulkApi, actions: list[Item]) -> None:
     api.bulk(actions)
 
 
-def test_the_consumer_of_the_page_leaves_the_newest_record_of_each_key(made: Made, tmp_path: Path) -> None:
+def test_the_consumer_leaves_the_newest_record_of_each_key(made: Made, tmp_path: Path) -> None:
     """Through 503, a cut connection and 429; and once more from the beginning, as after a replay or by a late consumer."""
     wanted = newest(made.outputs)
     assert 18 == len(wanted)
     with bulk_api(lambda _api, _actions: 503, cut_off, busy_for_the_first_of_each_key) as api:
         for group in (f"{made.topics.group}.first", f"{made.topics.group}.late"):
-            with consumer_of_the_page(tmp_path, made.topics, group, api.url):
+            with consumer(tmp_path, made.topics, group, api.url):
                 wait_until(partial(made.indexed_by, group), PATIENCE_S, "all is indexed")
             assert wanted == api.documents
         assert not api.troubles
@@ -188,7 +187,7 @@ def test_without_versions_the_same_consumer_leaves_older_records(made: Made, tmp
     group = f"{made.topics.group}.control"
     with (
         bulk_api(busy_for_the_first_of_each_key) as api,
-        consumer_of_the_page(tmp_path, made.topics, group, api.url, lambda text: VERSIONED.sub("", text)),
+        consumer(tmp_path, made.topics, group, api.url, lambda text: VERSIONED.sub("", text)),
     ):
         wait_until(partial(made.indexed_by, group), PATIENCE_S, "all is indexed")
     wanted = {key: body for key, (_, body) in newest(made.outputs).items()}
@@ -203,7 +202,17 @@ def test_what_the_index_refuses_ends_the_consumer_and_nothing_is_committed(
     group = f"{made.topics.group}.{status}"
     with (
         bulk_api(lambda _api, actions: [*([0] * (len(actions) - 1)), status]) as api,
-        consumer_of_the_page(tmp_path, made.topics, group, api.url) as run,
+        consumer(tmp_path, made.topics, group, api.url) as run,
     ):
         assert 1 == run.wait(PATIENCE_S)
     assert not made.touched_by(group)
+
+
+@pytest.mark.parametrize("key", [None, b"a-7"])
+def test_a_record_without_key_or_version_ends_the_consumer(broker: Cluster, tmp_path: Path, key: bytes | None) -> None:
+    """Such a record has no document, or none of an age; it is not skipped."""
+    topics = make_topics(broker.bootstrap_servers)
+    publish(topics.bootstrap_servers, topics.output, [Sent(key, b"{}")])
+    with bulk_api() as api, consumer(tmp_path, topics, topics.group, api.url) as run:
+        assert 1 == run.wait(PATIENCE_S)
+    assert not api.found
