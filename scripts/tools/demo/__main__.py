@@ -51,7 +51,7 @@ def how_to_find_it() -> str:
 def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, index: bool = False) -> None:
     """Start Kafka if needed, publish, run the worker, show the results.
 
-    `tasks`: with a class and a vector as well. `index`: then index the records, and serve a search page until Ctrl-C.
+    `tasks`: with a class of each article as well. `index`: then index the records, and serve a search page until Ctrl-C.
     """
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _start_kafka(console, opened)
