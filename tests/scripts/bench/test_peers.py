@@ -39,7 +39,7 @@ from tools.bench.peers.line_up import (
     torch_python,
 )
 from tools.bench.peers.onnx_worker import OnnxModel
-from tools.bench.peers.processes import PeerFailed, PeerProcess
+from tools.bench.child import ChildFailed, Child
 from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import Windows
@@ -116,7 +116,7 @@ def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
 @pytest.fixture
 def server(folder: Path) -> Iterator[str]:
     """The model behind HTTP; yields its address."""
-    with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, "cpu", 1) as process:
+    with Child("tools.bench.peers.http_server", folder, 128, 16, "cpu", 1) as process:
         yield process.hear()["url"]
 
 
@@ -132,8 +132,8 @@ def test_the_peers_write_one_record_per_article(
     producer.flush(PATIENCE_S)
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16, "cpu") as in_process,
-        PeerProcess("tools.bench.peers.http_worker", folder) as over_http,
+        Child("tools.bench.peers.onnx_worker", folder, 128, 16, "cpu") as in_process,
+        Child("tools.bench.peers.http_worker", folder) as over_http,
     ):
         way = {"callers": 1, "threads": 1, "windows_per_run": 4}
         done = in_process.ask(route=route, options=way, articles=len(values))
@@ -160,8 +160,8 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
 def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
     """The error contains the end of the peer's output."""
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
-        pytest.raises(PeerFailed, match=r"model\.onnx"),
+        Child("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
+        pytest.raises(ChildFailed, match=r"model\.onnx"),
     ):
         process.hear()
 
@@ -231,10 +231,10 @@ def test_without_jars_djl_is_missing_and_says_what_to_do(tmp_path: Path, monkeyp
 
 def test_a_peer_that_cannot_work_here_is_left_out_and_says_why() -> None:
     """The others stay."""
-    with PeerProcess("tools.bench.peers.none") as broken, PeerProcess("tools.bench.peers.naive_worker") as whole:
+    with Child("tools.bench.peers.none") as broken, Child("tools.bench.peers.naive_worker") as whole:
         others = Peer("whole", whole, [{}])
         lined_up = LineUp([Peer("broken", broken, [{}]), others], {})
-        with pytest.raises(PeerFailed) as failure:
+        with pytest.raises(ChildFailed) as failure:
             broken.hear()
         lined_up.leave_out(lined_up.peers[0], str(failure.value))
     assert [others] == lined_up.peers
@@ -279,7 +279,7 @@ def expected(folder: Path) -> Records:
     return {record["id"]: record for record in records}
 
 
-def written(process: PeerProcess, ways: Sequence[Options], topics: Topics) -> list[Records]:
+def written(process: Child, ways: Sequence[Options], topics: Topics) -> list[Records]:
     """Records by id, one dictionary for each way that `process` ran; without the model's name, which differs."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
@@ -319,7 +319,7 @@ def test_djl_writes_the_records_of_the_peer_in_python(
     folder: Path, expected: Records, settings_of_topics: Topics, tmp_path: Path
 ) -> None:
     """Article by article and in batches; offsets count code points, which are not Java's characters."""
-    with PeerProcess("DjlWorker", folder, *PLACE, launcher=djl_launcher("cpu", tmp_path)) as process:
+    with Child("DjlWorker", folder, *PLACE, launcher=djl_launcher("cpu", tmp_path)) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]
     assert {"Angela Merkel", "Emmanuel Macron"} <= {each["text"] for each in runs[0]["\U0001f68b"]["entities"]}
@@ -336,6 +336,6 @@ def test_pytorch_without_the_pipeline_writes_them_too(
     if isinstance(python, str):
         pytest.skip(python)
     worker, launcher = "tools.bench.peers.torch_worker", (python.path, "-m")
-    with PeerProcess(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
+    with Child(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]

@@ -18,7 +18,7 @@ from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Claim, Outcome, Plot, Table
 from tools.bench.peers.line_up import DTYPES, LineUp, Peer, start
-from tools.bench.peers.processes import PeerFailed
+from tools.bench.child import ChildFailed
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.repeating import Run, bars, others, rates, ratios
 from tools.bench.watching import run_worker
@@ -101,7 +101,7 @@ def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
     for peer in tuple(line_up.peers):
         try:
             found[peer.name] = _same(run_peer(bench, peer, peer.ways[0], values), ours)
-        except PeerFailed as error:
+        except ChildFailed as error:
             line_up.leave_out(peer, str(error))
     return found
 

@@ -23,7 +23,7 @@ from enricher.worker.inference.device.sessions import Device
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.wiring.loaded_tasks import window_cutter
 from tools.bench.bench import Bench
-from tools.bench.peers.processes import PYTHON, PeerProcess
+from tools.bench.child import PYTHON, Child
 from tools.bench.peers.transfer import Options
 from tools.bench.plain_export import MODEL_FILE, write_fused
 from tools.kafka.java import clean_environment
@@ -51,7 +51,7 @@ class Peer:
     """A worker to compare with, and the options to try, of which the best is used."""
 
     name: str
-    process: PeerProcess
+    process: Child
     ways: Sequence[Options]
 
 
@@ -63,7 +63,7 @@ class LineUp:
     missing: dict[str, str]
 
     def leave_out(self, peer: Peer, why: str) -> None:
-        """Continue without a peer that cannot work here. `why` is of PeerFailed: the command, and the end of its output."""
+        """Continue without a peer that cannot work here. `why` is of ChildFailed: the command, and the end of its output."""
         self.peers.remove(peer)
         self.missing[peer.name] = (
             f"not measured: {'; '.join(filter(None, map(str.strip, why.splitlines()[1:]))) or why}"
@@ -144,8 +144,8 @@ class Starter:
     def _ways(self, sizes: Sequence[int | None]) -> list[Options]:
         return [threads | {"windows_per_run": size} for threads in _threads(self.device) for size in sizes]
 
-    def _run(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> PeerProcess:
-        return self.closing.enter_context(PeerProcess(program, *arguments, launcher=launcher))
+    def _run(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> Child:
+        return self.closing.enter_context(Child(program, *arguments, launcher=launcher))
 
 
 def _threads(device: Device) -> list[Options]:

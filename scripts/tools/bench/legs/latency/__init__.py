@@ -25,7 +25,7 @@ from tools.bench.legs.latency.point import (
 )
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
-from tools.bench.peers.processes import PeerProcess
+from tools.bench.child import Child
 from tools.bench.repeating import quiet
 from tools.bench.watching import count_for, run_backlog
 
@@ -60,7 +60,7 @@ def measure(bench: Bench) -> Outcome:
     """Run the leg, and say how long it takes: five repetitions about 15 minutes."""
     points: defaultdict[Point, list[Measured]] = defaultdict(list)
     capacity = {mix: _capacity(bench, mix) for mix in SECONDS}
-    with PeerProcess("tools.bench.peers.naive_worker") as naive:
+    with Child("tools.bench.peers.naive_worker") as naive:
         steps = [step for number in range(bench.repetitions) for step in _repetition(bench, capacity, naive, number)]
         left_s, pace, began_s, planned_s = (sum(seconds for _, seconds, _ in steps), 1.0, time.monotonic(), 0.0)
         for number, (point, seconds, contender) in enumerate(steps, 1):
@@ -78,7 +78,7 @@ def _capacity(bench: Bench, mix: Mix) -> float:
     return measure_worker(bench, Traffic.at(mix, OVERLOAD * backlog_per_s, seconds, seed=len(mix))).visible_per_s
 
 
-def _repetition(bench: Bench, capacity: Mapping[Mix, float], naive: PeerProcess, number: int) -> Iterator[Step]:
+def _repetition(bench: Bench, capacity: Mapping[Mix, float], naive: Child, number: int) -> Iterator[Step]:
     """One of each. What is compared runs one after the other, in turns the one and the other first."""
     for mix in SECONDS:
         for load in LOADS:

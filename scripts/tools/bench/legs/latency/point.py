@@ -18,7 +18,7 @@ from tools.bench.legs.peers import order
 from tools.bench.load import Mix, articles, poisson
 from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
-from tools.bench.peers.processes import PeerProcess
+from tools.bench.child import Child
 from tools.bench.repeating import Spread, p99, percentile
 from tools.bench.watching import Call, calls_of, run_meanwhile
 from tools.topics import Topics
@@ -200,7 +200,7 @@ def measure_worker(bench: Bench, traffic: Traffic) -> Measured:
     return _result(traffic, seen, batching.transactions, batching.read())
 
 
-def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measured:
+def measure_naive(bench: Bench, traffic: Traffic, process: Child) -> Measured:
     """The same for the naive loop, which runs in `process`."""
     with bench.topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
         job = traffic.job(bench, topics)
