@@ -15,7 +15,7 @@ from rich.console import Console
 from tools import ARTICLES
 from tools.archives import ArchiveError
 from tools.demo.commands import INDEX, SETTINGS, Failed, enricher, index_and_search, own_topics
-from tools.demo.report import TASKS, Watcher, show, show_tasks, tasks_settings
+from tools.demo.report import TASKS, read_outputs, show, show_tasks, tasks_settings
 from tools.kafka import Cluster, ClusterError
 from tools.opensearch import OpenSearchError
 
@@ -68,14 +68,13 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, ind
     console.rule(f"enricher publish {ARTICLES.name}")
     enricher(["publish", str(ARTICLES)], environment)
     console.rule("enricher run --until-caught-up")
-    with Watcher(topics, expected=len(articles)) as watcher:
-        summary = folder / "summary.json"
-        enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
-        outcomes = watcher.all()
+    summary = folder / "summary.json"
+    enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
     console.rule("results")
-    show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
+    records, dead_letters = read_outputs(topics)
+    show(_wide(Console()), articles, records, dead_letters, orjson.loads(summary.read_bytes()))
     if tasks:
-        show_tasks(_wide(Console()), articles, outcomes)
+        show_tasks(_wide(Console()), articles, records)
     if index:
         index_and_search(topics, environment, console)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.loaded_tasks import plan_tasks
-from tools.demo.report import Outcome, show_tasks, tasks_settings
+from tools.demo.report import show_tasks, tasks_settings
 
 
 def test_the_tasks_share_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,5 +27,5 @@ def test_the_genre_of_each_article_is_shown() -> None:
     record = {"id": "a", "classifications": [{"task": "genre", "label": "news", "score": 0.9}]}
     shown = io.StringIO()
     articles = [{"id": name, "title": f"<{name}>"} for name in ("a", "b")]
-    show_tasks(Console(file=shown, width=150), articles, [Outcome(record, 0.1), Outcome(None, 0.1)])
+    show_tasks(Console(file=shown, width=150), articles, {"a": record})
     assert [["<a>", "news", "0.90"]] == [line.split() for line in shown.getvalue().splitlines() if line[0:1] == "<"]
