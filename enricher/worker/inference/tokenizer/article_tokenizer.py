@@ -34,9 +34,12 @@ from enricher.worker.inference.tokenizer.loading import (
     require_characters,
     specials_of,
 )
-from enricher.worker.records import Article, FieldName, TokenizedArticle, TokenizedField
+from enricher.worker.inference.tokenizer.word_cache import WordCache, splits_at_spaces
+from enricher.worker.records import Article, Int32Array, TokenizedArticle, TokenizedField, TokenSpans
 from enricher.worker.rules.words import Words, anchor
 
+Tokens = tuple[Int32Array, TokenSpans]
+"""Ids of one text, and the positions of its tokens."""
 NO_LIMIT_TOKENS = 1_000_000
 """More than any article of a gold set or a benchmark has."""
 
@@ -100,16 +103,44 @@ class ArticleTokenizer:
         require_characters(self._backend, checkpoint.folder)
         spaces = [self._backend.token_to_id(piece) for piece in SPACES]
         self._spaces = [each for each in spaces if each is not None]
+        self._words = WordCache(self._encode_one, self._spaces) if splits_at_spaces(self._backend) else None
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
         texts = [text for article in articles for text in (article.title, article.body)]
         if any(is_long(text, self._max_article_tokens) for text in texts):
             encodings = [encode_beginning(text, self._max_article_tokens, self._encode_one) for text in texts]
+            tokens = self._read(texts, encodings)
         else:
-            encodings = self._encode(texts)
-        pairs = zip(articles, encodings[0::2], encodings[1::2], strict=True)
+            tokens = self._tokens(texts)
+        pairs = zip(articles, tokens[0::2], tokens[1::2], strict=True)
         return [self._article(article, title, body) for article, title, body in pairs]
+
+    def _tokens(self, texts: Sequence[str]) -> list[Tokens | None]:
+        """Tokens of each text, from known words where possible; None for a text that the library refuses."""
+        if self._words is None:
+            return self._read(texts, self._encode(texts))
+        found: list[Tokens | None] = [*self._words.tokenize(texts)]
+        left = [number for number, tokens in enumerate(found) if tokens is None]
+        if left:
+            others = [texts[number] for number in left]
+            for number, tokens in zip(left, self._read(others, self._encode(others)), strict=True):
+                found[number] = tokens
+        return found
+
+    def _read(self, texts: Sequence[str], encodings: Sequence[Encoding | None]) -> list[Tokens | None]:
+        """The tokens of the library's encodings."""
+        return [
+            None if encoding is None else self._read_one(text, encoding)
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def _read_one(self, text: str, encoding: Encoding) -> Tokens:
+        ids = np.array(encoding.ids, np.int32)
+        is_space = np.zeros(len(ids), np.bool)
+        for each in self._spaces:
+            is_space |= ids == each
+        return ids, SpacedSpans(encoding, text, is_space) if is_space.any() else EncodingSpans(encoding)
 
     def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
         """Tokens; None for a text that the library refuses. It refuses whole batches, whose texts are then tried alone."""
@@ -124,11 +155,11 @@ class ArticleTokenizer:
         return self._encode([text])[0]
 
     def _article(
-        self, article: Article, title: Encoding | None, body: Encoding | None
+        self, article: Article, title: Tokens | None, body: Tokens | None
     ) -> TokenizedArticle | InvalidArticle:
         if title is None or body is None:
             return InvalidArticle("a text is not well-formed Unicode, or the tokenizer refuses it", stage="tokenize")
-        fields = self._field("title", title, article.title), self._field("body", body, article.body)
+        fields = TokenizedField("title", *title), TokenizedField("body", *body)
         length_tokens = len(fields[0].ids) + len(fields[1].ids)
         if length_tokens > self._max_article_tokens:
             return self._cut(article, fields, length_tokens)
@@ -148,15 +179,6 @@ class ArticleTokenizer:
             kept.append(TokenizedField(part.name, ids, part.spans))
             left = 0 if cut else left - len(part.ids)
         return TokenizedArticle(tuple(kept), truncated=True)
-
-    def _field(self, name: FieldName, encoding: Encoding, text: str) -> TokenizedField:
-        ids = np.array(encoding.ids, np.int32)
-        is_space = np.zeros(len(ids), np.bool)
-        for each in self._spaces:
-            is_space |= ids == each
-        return TokenizedField(
-            name, ids, SpacedSpans(encoding, text, is_space) if is_space.any() else EncodingSpans(encoding)
-        )
 
 
 def _word_end(text: str, part: TokenizedField, limit: int) -> int:
