@@ -79,6 +79,19 @@ def test_an_interval_holds_the_share_about_as_often_as_it_says() -> None:
     assert 180 <= held <= 199
 
 
+def test_few_findings_have_a_wide_interval() -> None:
+    """Four of four are 51 to 100 %, as Wilson says, and not 100 to 100 %, as every draw of the texts does."""
+    found = score("all", np.array([[2, 2, 2], [2, 2, 2]]))
+    for each in (found.precision, found.recall, found.f1):
+        assert each
+        assert (1.0, 1.0) == (each.value, each.high)
+        assert pytest.approx(0.51, abs=0.001) == each.low
+    none = share(np.array([0, 0]), np.array([3, 3]))
+    assert none
+    assert 0.0 == none.low
+    assert pytest.approx(0.39, abs=0.001) == none.high
+
+
 def test_a_share_of_nothing_is_none() -> None:
     """Rather than 0 or 1; and a share does not change from run to run."""
     nothing, some = np.zeros(3, np.int64), np.array([0, 2, 1])
