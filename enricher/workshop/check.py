@@ -48,7 +48,7 @@ from enricher.workshop.calibration import CalibratedOnGold, refuse_calibration_t
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import Gate, gold_for
 from enricher.workshop.gate.report import GateReport, write_report
-from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
+from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS, too_few_entities
 
 
 def model_check(
@@ -94,6 +94,7 @@ def model_check(
             checkpoint,
             device=kind,
             gold=gold_for(checkpoint.head, gold, measured_languages(checkpoint.folder)),
+            own_gold=gold is not None,
             limit_points=limit_points,
             cache_dir=settings.model.cache_dir,
             report_folder=None if dry_run else out or in_cache,
@@ -180,7 +181,7 @@ class Checked:
     path: Path | None
 
 
-def check_variant(
+def check_variant(  # noqa: PLR0913  all that a check depends on
     checkpoint: Checkpoint,
     variant: Variant,
     device: Device,
@@ -190,14 +191,20 @@ def check_variant(
     cache_dir: Path,
     report_folder: Path | None,
     device_id: int = 0,
+    own_gold: bool = False,
 ) -> Checked:
     """Run the gate and write its report to `report_folder`. `cache_dir` is for graphs. Raises ModelError, FatalError.
 
-    Raises CalibratedOnGold if int8 was calibrated on the gold set.
+    Raises CalibratedOnGold if int8 was calibrated on the gold set; SettingsError if the user's `own_gold` set has too few
+    entities.
     """
     recipe = recipe_for(checkpoint, variant)
     if recipe is not None:
         refuse_calibration_texts(recipe, gold)
+    entities = sum(len(text.entities) for text in gold.texts)
+    if own_gold and entities and (reason := too_few_entities(entities, limit_points)):
+        # A failed report would take back a precision that has passed before.
+        raise SettingsError(f"--gold {gold.name}: {reason}. Nothing was measured")
     with Ticker(remark_console()) as ticker:
 
         def progress(stage: str, done: int, windows: int) -> None:

@@ -52,7 +52,7 @@ def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold: Path, tmp_path: Path) -> None:
     """The reasons are told; the report lies in the cache, never beside the model, and can be taken back."""
     cache, before = tmp_path / "cache", sorted(model.iterdir())
-    check = ("check", model, "--gold", gold, "--precision", "int8")
+    check = ("check", model, "--gold", gold, "--precision", "int8", "--limit-points", "50")
     result = run_model(*check, "--dry-run", cache_dir=cache)
     assert (3, []) == (result.exit_code, list(cache.rglob("gate-*"))), result.output
     result = run_model(*check, cache_dir=cache)
@@ -68,6 +68,14 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
     assert [] == list(cache.rglob("gate-*"))
     assert 3 == run_model(*check, "--out", model, cache_dir=cache).exit_code
     assert (model / path.name).is_file()
+
+
+def test_too_few_entities_are_refused_before_a_report_is_written(model: Path, gold: Path, tmp_path: Path) -> None:
+    """A failed report would replace one that has passed, and workers would serve fp32 from their next start on."""
+    result = run_model("check", model, "--gold", gold, cache_dir=tmp_path / "cache")
+    assert isinstance(result.exception, SettingsError)
+    assert "at least 334 are needed" in str(result.exception)
+    assert [] == list((tmp_path / "cache").rglob("gate-*"))
 
 
 @pytest.mark.usefixtures("runs_anywhere")

@@ -139,11 +139,18 @@ def _too_weak_for_entities(comparison: Comparison, limit_points: float) -> Itera
     if comparison.name == "documents":  # they have the same entities as the sentences
         return
     for name, row in rows:
-        if row.reference.expected * limit_points < 100:
-            yield (
-                f"{name}: the gold set has {row.reference.expected} entities, so one of them is more than {limit_points} "
-                f"points: at least {math.ceil(100 / limit_points)} are needed"
-            )
+        if reason := too_few_entities(row.reference.expected, limit_points):
+            yield f"{name}: {reason}"
+
+
+def too_few_entities(count: int, limit_points: float) -> str | None:
+    """Why so many labelled entities cannot show a loss of that many points; None if they can."""
+    if count * limit_points >= 100:
+        return None
+    return (
+        f"the gold set has {count} entities, so one of them is more than {limit_points} points: at least "
+        f"{math.ceil(100 / limit_points)} are needed"
+    )
 
 
 def _judged_alone(comparison: Comparison) -> Iterator[tuple[str, Row]]:
