@@ -43,7 +43,8 @@ def model_evaluate(
     """Measure precision, recall and F1 of a model on labelled texts, by label and by length.
 
     An entity counts if start, end and label are all equal. Each figure has a 95 % interval: the wider of a bootstrap over
-    the texts, which gives the same result each time, and Wilson's for so many entities. Entities are not judged if no text of the gold set has their label.
+    the texts, which gives the same result each time, and Wilson's for so many entities. Entities are not judged if no text
+    of the gold set has their label.
     """
     checkpoint = open_model(model)
     evaluation = _measure(checkpoint, gold_of(checkpoint.head, gold), device, precision)

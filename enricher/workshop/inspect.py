@@ -1,10 +1,8 @@
-"""`enricher model inspect`: facts about models, the variants that run here or why not, and which models run together."""
+"""`enricher model inspect`: facts about a model, and the variants that run here or why not."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -25,45 +23,28 @@ from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import choose, missed_target, obstacle_to, variants_for, why_not_reduced
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.runtime.devices import Precision
-from enricher.worker.settings import Settings, TaskSettings, load_settings
+from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import transform_cards
-from enricher.worker.wiring.loaded_tasks import plan_tasks
-from enricher.workshop.arguments import DeviceOption
+from enricher.workshop.arguments import DeviceOption, FolderArgument
 from enricher.workshop.calibration import recipe_lines
 from enricher.workshop.prepared_folder import problems_of_manifest
 
 
 def model_inspect(
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE [OTHER]...]",
-            help=f"Folders of models, or `{EMBEDDED}`, which is built in. Default: those of the settings' tasks, if any.",
-        ),
-    ] = None,
+    folder: FolderArgument = EMBEDDED,
     *,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a model: kind of its head, sizes, labels, digests, which precisions this machine runs, and their gate reports.
 
-    For several models it shows whether one worker can run them, because their encoders and tokenizers are bit-identical, or
-    the first difference. Without SOURCE, but with tasks in the settings, it shows a worker with these settings.
+    Whether one worker can run several models, `enricher doctor --only model` says, with these tasks in the settings.
     """
-    settings, chosen = load_settings(), resolve_device(device)
-    if not sources and settings.tasks:
-        shown = facts_of_tasks(settings, chosen)
-    elif sources and len(sources) > 1:
-        shown = facts_of_sources(sources, settings, chosen)
-    else:
-        checkpoint = open_model((sources or [EMBEDDED])[0])
-        shown = {**_facts(checkpoint), "variants": _variants(checkpoint, chosen)}
+    settings, chosen, checkpoint = load_settings(), resolve_device(device), open_model(folder)
+    shown = {**_facts(checkpoint), "variants": _variants(checkpoint, chosen)}
     shown["transforms"] = [*map(str, transform_cards(settings))] or None
     if as_json:
         sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
-    elif "together" in shown:
-        print_models(shown)
     else:
         _print(shown)
     if problems := shown.get("manifest_problems"):
@@ -168,53 +149,3 @@ def head_facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "digest": checkpoint.digest,
         "encoder_digest": encoder_digest(checkpoint),
     }
-
-
-def facts_of_sources(sources: Sequence[str], settings: Settings, device: Device) -> dict[str, Any]:
-    """Facts about these models, and about a worker with a task for each. Raises ModelError, SettingsError."""
-    tasks = {str(number): TaskSettings(source=source) for number, source in enumerate(sources)}
-    return facts_of_tasks(settings.model_copy(update={"tasks": tasks}), device, sources)
-
-
-def facts_of_tasks(settings: Settings, device: Device, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Facts about a worker with these settings, with other names if given. Raises ModelError, SettingsError."""
-    plan = plan_tasks(settings)
-    why = plan.why_apart
-    return {
-        "models": [
-            {"name": name, "folder": str(each.folder), **head_facts(each)}
-            for name, each in zip(names or plan.names, plan.checkpoints, strict=True)
-        ],
-        "together": {"variant": None, "why": f"not in one worker: {why}", "rejected": []}
-        if why
-        else _choice(plan.checkpoints, device, settings.model.precision, settings.model.cache_dir),
-    }
-
-
-def _choice(checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, cache_dir: Path) -> dict[str, Any]:
-    """The variant that serves these heads together, and why faster ones do not."""
-    try:
-        choice = choose(checkpoints, device, precision, cache_dir=cache_dir)
-    except ModelError as error:
-        return {"variant": None, "why": str(error), "rejected": []}
-    rejected = [{"variant": variant.name, "why": why} for variant, why in choice.rejected]
-    return {"variant": choice.variant.name, "why": choice.reason, "rejected": rejected}
-
-
-def print_models(shown: dict[str, Any]) -> None:
-    """Print the models as a table, then how one worker would run them."""
-    console = data_console()
-    models = Table("model", "kind", "finds", "digest", "encoder")
-    for each in shown["models"]:
-        models.add_row(
-            escape(each["name"]),
-            each["kind"],
-            escape(KINDS[each["kind"]].in_words(each)),
-            each["digest"][:12],
-            each["encoder_digest"][:12],
-        )
-    console.print(models)
-    together = shown["together"]
-    console.print(escape(f"together: {together['variant'] or 'nothing serves'} ({together['why']})"), soft_wrap=True)
-    for each in together["rejected"]:
-        console.print(escape(f"  not {each['variant']}: {each['why']}"), soft_wrap=True)

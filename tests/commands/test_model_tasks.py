@@ -72,27 +72,6 @@ def test_inspect_tells_what_each_kind_of_head_finds(folders: dict[str, Path], tm
     assert "int8 is calibrated for a single token classification head" in " ".join(shown.stdout.split())
 
 
-def test_inspect_of_several_models_tells_whether_one_worker_can_run_them(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    """It names the first weight in which the encoder of another one differs."""
-    shown = inspected(*(folders[name] for name in ("ner", "topics", "vectors")), cache_dir=tmp_path)
-    assert [str(folders[name]) for name in ("ner", "topics", "vectors")] == [each["name"] for each in shown["models"]]
-    assert "fp32" in shown["together"]["variant"]
-    shown = inspected(*folders.values(), cache_dir=tmp_path)
-    assert shown["together"]["variant"] is None
-    assert shown["together"]["why"].endswith(f"({folders['ner']}): {ENCODER_WEIGHT} differs")
-    told = run_model("inspect", folders["ner"], folders["other"], "--device", "cpu", cache_dir=tmp_path).stdout
-    assert f"{ENCODER_WEIGHT} differs" in told
-
-
-def test_inspect_without_arguments_tells_about_the_tasks(folders: dict[str, Path], tmp_path: Path) -> None:
-    """It names them as the settings do."""
-    tasks = {name: {"source": str(folders[name])} for name in ("ner", "topics")}
-    shown = inspected(cache_dir=tmp_path, env={"ENRICHER_TASKS": json.dumps(tasks)})
-    assert ["ner", "topics"] == [each["name"] for each in shown["models"]]
-
-
 @pytest.mark.skipif(openvino_problem("bf16") is not None, reason="the processor has no bf16 units")
 def test_check_without_a_folder_checks_the_models_of_all_tasks(
     folders: dict[str, Path], labelled: Path, tmp_path: Path

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from support.head_references import OUTPUTS, articles, write_folder
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads import KINDS, ClassHead, EmbeddingHead, EntityHead, RegressionHead, reads_of
+from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, RegressionHead, reads_of
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.head import Threshold, pool
 from enricher.worker.heads.languages import Languages, canonical_tag, loggable_tag
@@ -218,7 +218,6 @@ def test_a_folder_for_regression_gives_one_number(tmp_path: Path) -> None:
     """Its only label is named by nobody; a head with several numbers is refused, with what to do."""
     head = Checkpoint.open(folder_of("bert", tmp_path / "one")).head
     assert ("regression", (), "first", 1) == (head.kind, head.labels, head.reads, head.dimensions)
-    assert "a number" == KINDS["regression"].in_words({})
     several = folder_of("bert", tmp_path / "two", id2label={"0": "a", "1": "b"})
     with pytest.raises(ModelError, match=r"it has 2 labels; only a head with one number is supported\. Choose"):
         Checkpoint.open(several)

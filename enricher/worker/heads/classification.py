@@ -65,11 +65,6 @@ class ClassHead(Head):
         return {"multi_label": spec.multi_label}
 
     @classmethod
-    def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The classes."""
-        return ", ".join(facts["labels"]) + (" (several may hold)" if facts["multi_label"] else "")
-
-    @classmethod
     def settings_of(cls, spec: HeadSpec) -> frozenset[str]:
         """The threshold, which has an effect only where several classes may hold."""
         return frozenset(cls.settings if spec.multi_label else {"pooling"})

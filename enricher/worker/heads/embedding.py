@@ -79,12 +79,6 @@ class EmbeddingHead(Head):
         return {"pooling": _READ_AS[spec.reads], "dimensions": spec.dimensions, "normalised": spec.normalised}
 
     @classmethod
-    def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """Size, pooling and length of the vectors."""
-        normalised = ", normalised" if facts["normalised"] else ""
-        return f"vectors of {facts['dimensions']}, {facts['pooling']}{normalised}"
-
-    @classmethod
     def for_task(
         cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> EmbeddingHead:

@@ -80,14 +80,6 @@ class Head(ABC):
         del spec
         return {}
 
-    @classmethod
-    @abstractmethod
-    def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The findings of such a model in a few words, for `model inspect`.
-
-        `facts`: its labels, and the result of the method `facts`.
-        """
-
     # ---- tasks
 
     @classmethod

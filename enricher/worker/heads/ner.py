@@ -71,11 +71,6 @@ class EntityHead(Head):
         return HeadSpec(NER, labels, multi_label=False, reads="tokens", normalised=False, dimensions=len(labels))
 
     @classmethod
-    def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The labels."""
-        return ", ".join(facts["labels"])
-
-    @classmethod
     def for_task(
         cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> EntityHead:

@@ -43,12 +43,6 @@ class RegressionHead(Head):
         return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=1), ()
 
     @classmethod
-    def in_words(cls, facts: Mapping[str, Any]) -> str:
-        """The text that describes every model of the kind."""
-        del facts
-        return "a number"
-
-    @classmethod
     def for_task(
         cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
     ) -> RegressionHead:
