@@ -1,12 +1,11 @@
 """`enricher model compare`: what changes when one model replaces another, before it does.
 
-It gets articles from a file, or the newest or next articles of the input topic, and runs both models on them in the worker's
+It gets articles from a file, or the newest articles of the input topic, and runs both models on them in the worker's
 pipeline; comparison.py counts. Nothing here joins a group, commits an offset or writes a record.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -28,11 +27,10 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.kafka.errors import Complaint, broker_errors
 from enricher.worker.kafka.metadata import bounds_of, partitions_of, raw_record
-from enricher.worker.kafka.partition_reader import NO_END, lone_reader, may_pass
+from enricher.worker.kafka.partition_reader import lone_reader
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import Progress, RangeReader
 from enricher.worker.records import Partition, RawRecord
-from enricher.worker.runtime.deadlines import Deadline
 from enricher.worker.settings import Settings, TaskSettings, load_settings
 from enricher.worker.telemetry.logs import escape_controls
 from enricher.worker.wiring.formats import ReaderOf, line_reader
@@ -47,16 +45,9 @@ from enricher.workshop.gate.scoring import EntitySpan
 CHANGED = 13
 """The exit code if more changes than is allowed."""
 _MOST = 20_000
-_LOWEST_PRIORITY = 19
-"""The niceness of the command. Beside a thread of a live worker it gets 15 of 1,039 parts of the processor (Linux,
-sched_prio_to_weight)."""
 
 _Articles = Annotated[Path | None, typer.Option(help="JSON lines, as `enricher enrich` reads them.")]
 _Topic = Annotated[bool, typer.Option("--topic", help="The newest articles of the input topic.")]
-_Follow = Annotated[
-    float | None,
-    typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="Articles that arrive within SECONDS from now on."),
-]
 _Max = Annotated[int, typer.Option("--max", min=1, max=_MOST, help="Compare at most so many articles.")]
 _Rename = Annotated[
     list[str] | None, typer.Option(metavar="B=A", help="Label B of the new model is A's label A; may be repeated.")
@@ -76,7 +67,6 @@ def model_compare(  # noqa: PLR0913  one for each option
     *,
     articles: _Articles = None,
     topic: _Topic = False,
-    follow: _Follow = None,
     most: _Max = 1000,
     rename: _Rename = None,
     input_topic: InputOption = None,
@@ -87,21 +77,19 @@ def model_compare(  # noqa: PLR0913  one for each option
 ) -> None:
     """Show what changes when model B replaces model A: findings lost, gained, relabelled and moved, by label.
 
-    Exactly one of --articles, --topic and --follow names the articles. Both models run in the worker's pipeline with its
+    Either --articles or --topic names the articles. Both models run in the worker's pipeline with its
     settings. Topics are read without joining a group; nothing is committed or written.
 
     Exit codes: 0, 13 if more is lost or relabelled than --max-lost and --max-relabelled allow, 1 to 4 for errors.
     """
-    if (articles is not None) + topic + (follow is not None) != 1:
-        raise SettingsError("name one of --articles, --topic and --follow")
-    if follow is not None:
-        _lower_priority()
+    if (articles is not None) + topic != 1:
+        raise SettingsError("name either --articles or --topic")
     settings, renamed = load_settings(), _parse_renames(rename or [])
     if articles is None:
         settings = with_one_input(settings, input_topic)
     checkpoints = [open_model(source) for source in (a, b)]  # before anything is read, so that errors come early
     require_labels([each.head for each in checkpoints])
-    sample = _sample(settings, articles, follow, most)
+    sample = _sample(settings, articles, most)
     # Lines of a file have neither keys nor headers.
     reader: ReaderOf | None = (lambda _: line_reader(settings)) if articles else None
     answers = []
@@ -128,25 +116,16 @@ def _parse_renames(rename: Sequence[str]) -> dict[str, str]:
     return {label: other for label, _, other in pairs}
 
 
-def _sample(settings: Settings, articles: Path | None, follow_s: float | None, most: int) -> Sample:
+def _sample(settings: Settings, articles: Path | None, most: int) -> Sample:
     """The articles that were asked for. Raises SettingsError if there are none, FatalError."""
     if articles is not None:
         sample = file_sample(articles, most)
-    elif follow_s is not None:
-        remark_console().print(f"following the input topic for {follow_s:g} s ...")
-        sample = live_sample(kafka_config(settings), follow_s, most)
     else:
         with Ticker(remark_console()) as ticker:
             sample = newest_sample(kafka_config(settings), most, ticker.show_step)
     if not sample.records:
         raise SettingsError("; ".join(["there are no articles to compare", *sample.remarks]))
     return sample
-
-
-def _lower_priority() -> None:
-    """Leave the processor to live workers on this machine. Threads that start later inherit the priority."""
-    if nice := getattr(os, "nice", None):  # not on Windows
-        nice(_LOWEST_PRIORITY)
 
 
 def _print(comparison: Comparison, verdict: Verdict | None, remarks: Sequence[str]) -> None:
@@ -220,17 +199,6 @@ def newest_sample(config: KafkaConfig, most: int, progress: Progress) -> Sample:
     with closing(RangeReader(config, committed_only=True, progress=progress)) as reading:
         messages = reading.read(topic, ranges, f"reading '{topic}'", sample.skip)
         sample.take(raw_record(each) for each in messages if each.value() is not None)
-    return sample
-
-
-def live_sample(config: KafkaConfig, seconds: float, most: int) -> Sample:
-    """The records that are written to the input topic in the next `seconds`. Blocks for that time. Raises BrokerError."""
-    sample, topic, complaint = Sample(most), config.input_topic, Complaint()
-    with closing(lone_reader(config, complaint, {})) as reader:
-        ranges = {number: (high, NO_END) for number, (_, high) in _bounds(reader.consumer, config, complaint).items()}
-        with broker_errors(reader.consumer, f"following '{topic}'", complaint):
-            messages = reader.read(topic, ranges, may_pass, deadline=Deadline(seconds))
-            sample.take(raw_record(each) for each in messages if each and not each.error() and each.value() is not None)
     return sample
 
 
