@@ -13,7 +13,7 @@ import typer
 
 from enricher.distribution import installed_version
 from enricher.errors import SettingsError
-from enricher.indexing.index_health import EXPORTED, IndexCounts, IndexHealth, ObservedIndexer
+from enricher.indexing.index_health import IndexCounts, IndexHealth, ObservedIndexer
 from enricher.indexing.indexer import Indexer
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
@@ -26,7 +26,6 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts
-from enricher.worker.telemetry.otlp import export_metrics
 from enricher.worker.wiring.kafka_clients import kafka_config
 
 log = logging.getLogger("enricher.index")
@@ -127,7 +126,6 @@ def _work(
         seen = ObservedIndexer(facts, indexer.counts, indexer.snapshot)
 
         def show_health() -> None:
-            stack.enter_context(export_metrics(seen, EXPORTED))
             health.show(seen, watchdog.call_in_progress)
             stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
 

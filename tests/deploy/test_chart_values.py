@@ -401,7 +401,7 @@ def test_every_process_is_scraped_and_all_have_common_probes() -> None:
     assert names == [port["port"] for port in policy["ports"]]
 
 
-def test_several_processes_send_their_metrics_under_names_of_their_own() -> None:
+def test_several_processes_send_their_traces_under_names_of_their_own() -> None:
     """Each process sets its instance id, unless the resource attributes set one for all."""
     environment = environment_of(render({"processes": 2, "otlp": {"endpoint": "http://collector:4318"}}).worker)
     assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("k8s.pod.name=$(POD_NAME)")

@@ -11,12 +11,6 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import grpc
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest as Metrics
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
-    MetricsServiceServicer,
-    add_MetricsServiceServicer_to_server,
-)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Traces
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
@@ -30,7 +24,6 @@ from support.http_serving import http_server
 class Received:
     """The requests, in order of arrival. `raw` has their bytes, to search for what must not be in them."""
 
-    metrics: list[Any] = field(default_factory=list)
     traces: list[Any] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
     endpoint: str = ""
@@ -45,18 +38,9 @@ class Received:
             for span in scope.spans
         ]
 
-    def latest(self) -> dict[str, Any]:
-        """The metrics of the last export, by name."""
-        return {
-            metric.name: metric
-            for resource in self.metrics[-1].resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
     def resource(self) -> dict[str, str]:
-        """The resource attributes of the last metrics."""
-        return {each.key: each.value.string_value for each in self.metrics[-1].resource_metrics[0].resource.attributes}
+        """The resource attributes of the last spans."""
+        return {each.key: each.value.string_value for each in self.traces[-1].resource_spans[0].resource.attributes}
 
 
 @contextmanager
@@ -69,8 +53,7 @@ def http_receiver() -> Iterator[Received]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
             received.raw.append(body)
-            kind, into = (Metrics, received.metrics) if self.path.endswith("metrics") else (Traces, received.traces)
-            into.append(kind.FromString(body))
+            received.traces.append(Traces.FromString(body))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -87,18 +70,12 @@ def grpc_receiver() -> Iterator[Received]:
     """Listen on loopback over gRPC while the body runs."""
     received = Received()
 
-    class MetricsService(MetricsServiceServicer):
-        def Export(self, request: Any, context: object) -> Any:  # noqa: N802, ANN401, ARG002  the protocol's
-            received.metrics.append(request)
-            return ExportMetricsServiceResponse()
-
     class TraceService(TraceServiceServicer):
         def Export(self, request: Any, context: object) -> Any:  # noqa: N802, ANN401, ARG002  the protocol's
             received.traces.append(request)
             return ExportTraceServiceResponse()
 
     server = grpc.server(ThreadPoolExecutor(2))
-    add_MetricsServiceServicer_to_server(MetricsService(), server)  # type: ignore[no-untyped-call]
     add_TraceServiceServicer_to_server(TraceService(), server)  # type: ignore[no-untyped-call]
     received.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

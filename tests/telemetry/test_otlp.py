@@ -1,4 +1,4 @@
-"""Metrics and traces arrive at a real OTLP receiver, switched on and off by the standard variables."""
+"""Traces arrive at a real OTLP receiver, switched on and off by the standard variables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-from telemetry.building import WORKER, observed
+from telemetry.building import WORKER
 from telemetry.receiver import Received, grpc_receiver, http_receiver
 
 from enricher.errors import SettingsError
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
-from enricher.worker.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.worker.telemetry.otlp import export_metrics, export_spans, is_wanted
+from enricher.worker.telemetry.otlp import export_spans, is_wanted
 
 Receiver = Callable[[], AbstractContextManager[Received]]
 both = pytest.mark.parametrize(
@@ -34,9 +33,7 @@ def one_article() -> Ticket:
 
 
 def export_all() -> None:
-    """One worker's metrics, and the trace of one article."""
-    with export_metrics(observed(), INSTRUMENTS):
-        pass
+    """The trace of one article."""
     with export_spans(WORKER) as spans:
         assert spans is not None
         ticket = one_article()
@@ -47,60 +44,37 @@ def export_all() -> None:
 
 
 @both
-def test_every_instrument_arrives(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each arrives with its kind, unit, description and numbers, and with the resource of the sender."""
-    with receiver() as received:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-        export_all()
-    metrics = received.latest()
-    assert {instrument.name for instrument in INSTRUMENTS} == set(metrics)
-    data = {Kind.COUNTER: "sum", Kind.GAUGE: "gauge", Kind.HISTOGRAM: "histogram"}
-    for instrument in INSTRUMENTS:
-        metric = metrics[instrument.name]
-        assert (data[instrument.kind], instrument.unit) == (metric.WhichOneof("data"), metric.unit)
-        assert instrument.description == metric.description
-        points = getattr(metric, metric.WhichOneof("data")).data_points
-        assert {instrument.attributes} == {tuple(each.key for each in point.attributes) for point in points}
-    latency = metrics["enricher.article.latency"].histogram.data_points[0]
-    assert (4, [1, 2, 0, 0, 0, 1]) == (latency.count, list(latency.bucket_counts)[:6])
-    assert not latency.HasField("min")
-    assert metrics["enricher.articles"].sum.is_monotonic
-    expected = {"service.name": "enricher", "service.version": "1.2.3", "service.instance.id": "worker-0"}
-    assert (expected | {"deployment.environment.name": "test"}).items() <= received.resource().items()
-
-
-@both
 def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are flushed before the process ends, although they are sent in batches."""
     with receiver() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
         export_all()
+    expected = {"service.name": "enricher", "service.version": "1.2.3", "service.instance.id": "worker-0"}
+    assert (expected | {"deployment.environment.name": "test"}).items() <= received.resource().items()
     assert {"process articles", "commit entities"} == {span.name for span in received.spans()}
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, (False, False)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, (True, True)),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, (False, True)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, (True, False)),
-        ({"OTEL_METRICS_EXPORTER": "otlp"}, (True, False)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": ""}, (True, True)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": " "}, (True, True)),
-        ({"OTEL_TRACES_EXPORTER": ""}, (False, False)),
-        ({"OTEL_METRICS_EXPORTER": "prometheus, otlp", "OTEL_TRACES_EXPORTER": "OTLP,console"}, (True, True)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "console,zipkin"}, (True, False)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_METRICS_EXPORTER": "None"}, (False, True)),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, (False, False)),
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": ""}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": " "}, True),
+        ({"OTEL_TRACES_EXPORTER": ""}, False),
+        ({"OTEL_TRACES_EXPORTER": "OTLP,console"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "console,zipkin"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, False),
     ],
 )
-def test_the_standard_variables_decide(environment: dict[str, str], expected: tuple[bool, bool]) -> None:
+def test_the_standard_variables_decide(environment: dict[str, str], expected: bool) -> None:  # noqa: FBT001  a column
     """Nothing is sent without an endpoint or the exporter `otlp`."""
-    assert expected == (is_wanted("metrics", environment), is_wanted("traces", environment))
+    assert expected == is_wanted(environment)
 
 
 def test_no_receiver_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +85,7 @@ def test_no_receiver_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_receiver_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last export at the end of the worker takes its timeout, for metrics and for spans, and no longer."""
+    """The last export at the end of the worker takes its timeout, and no longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
@@ -122,17 +96,17 @@ def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.Mo
     """It is reported before anything is read."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
-    with pytest.raises(SettingsError, match="carrier-pigeon"), export_metrics(observed(), INSTRUMENTS):
-        pass
+    with pytest.raises(SettingsError, match="carrier-pigeon"):
+        export_all()
 
 
 def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no silent fallback."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
-    with pytest.raises(SettingsError, match=r"extra `grpc`"), export_metrics(observed(), INSTRUMENTS):
-        pass
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
+    with pytest.raises(SettingsError, match=r"extra `grpc`"):
+        export_all()
 
 
 @pytest.mark.parametrize("header", ["authorization: Bearer hunter2", "api key hunter2", "hunter2"])
@@ -148,9 +122,7 @@ def test_a_header_that_cannot_be_read_is_told_without_its_secret(
     assert "hunter2" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    "name", ["OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_EXPORTER_OTLP_COMPRESSION"]
-)
+@pytest.mark.parametrize("name", ["OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_EXPORTER_OTLP_COMPRESSION"])
 def test_a_variable_that_the_sdk_refuses_is_a_mistake_in_the_settings(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

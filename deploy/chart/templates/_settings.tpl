@@ -165,10 +165,6 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
   value: {{ .endpoint | quote }}
 - name: OTEL_EXPORTER_OTLP_PROTOCOL
   value: {{ .protocol | quote }}
-- name: OTEL_METRICS_EXPORTER
-  value: {{ ternary "otlp" "none" .metrics }}
-- name: OTEL_TRACES_EXPORTER
-  value: {{ ternary "otlp" "none" .traces }}
 - name: OTEL_TRACES_SAMPLER
   value: {{ .sampler | quote }}
 {{- with .samplerArgument }}
@@ -178,7 +174,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 - name: OTEL_SERVICE_NAME
   value: {{ include "enricher.job" $ | quote }}
 - name: OTEL_RESOURCE_ATTRIBUTES
-  {{- /* With several processes, each sets its own instance id: with a common one, their metrics would overwrite one another. */}}
+  {{- /* With several processes, each sets its own instance id: with a common one, their traces could not be told apart. */}}
   value: "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)
     {{- if eq (int $.Values.processes) 1 }},service.instance.id=$(POD_NAMESPACE).$(POD_NAME){{ end }}
     {{- range $name, $value := .resourceAttributes }},{{ $name }}={{ $value }}{{ end }}"

@@ -32,9 +32,8 @@ from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_settings_files, variable_name
 from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
 from enricher.worker.telemetry import logs
-from enricher.worker.telemetry.instruments import INSTRUMENTS
 from enricher.worker.telemetry.observed import Observed
-from enricher.worker.telemetry.otlp import export_metrics, export_spans
+from enricher.worker.telemetry.otlp import export_spans
 from enricher.worker.wiring.formats import check_formats, check_record_schema
 from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import load_tasks
@@ -224,7 +223,6 @@ def work(
         watchdog,
         watchdog.guard("opening or closing health and telemetry", AROUND_S),
         export_spans(worker_facts(settings)) as spans,
-        ExitStack() as exports,
         worker_health(settings) as health,
     ):
         with watchdog.guard("starting", settings.worker.start_timeout_s):
@@ -245,7 +243,6 @@ def work(
 
         def on_connected() -> None:
             seen = observe(settings, tasks, worker)
-            exports.enter_context(export_metrics(seen, INSTRUMENTS))
             health.show(view_of(worker, watchdog, seen))
             reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
 
