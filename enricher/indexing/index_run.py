@@ -82,7 +82,6 @@ def index_config(settings: Settings) -> KafkaConfig:
         input_topic=config.output_topic,
         output_topic=letters,
         dead_letter_topic=letters,
-        allow_fewer_partitions=True,  # its letters are placed by key
     )
 
 
@@ -113,7 +112,7 @@ def _work(
         ExitStack() as stack,
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
-            check_start(config)
+            check_start(config, by_key=True)
             health.note_step("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))
         health.note_step("connecting with the brokers")

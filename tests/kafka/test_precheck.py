@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -40,14 +39,14 @@ def test_a_missing_topic_ends_it_within_the_request_timeout(topics: Topics) -> N
 
 @pytest.mark.broker
 def test_too_few_partitions_end_it(topics: Topics) -> None:
-    """As when the source is opened, with the same message and the same setting."""
+    """As when the source is opened, with the same message; but not the indexer, whose letters are placed by key."""
     few = f"{topics.output}.few"
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     admin.create_topics([NewTopic(few, num_partitions=1, replication_factor=1)])[few].result(PATIENCE_S)
     config = config_for(topics, output_topic=few)
     with pytest.raises(SettingsError, match="fewer"):
         check_start(config)
-    check_start(replace(config, allow_fewer_partitions=True))
+    check_start(config, by_key=True)
 
 
 @pytest.mark.slow

@@ -143,23 +143,8 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
 def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
     """Order per key would be given up silently; the message says what to do."""
     grow(topics, 6, topics.input)
-    with pytest.raises(SettingsError, match=r"6 partitions.*allow_fewer_partitions"):
+    with pytest.raises(SettingsError, match=r"6 partitions.*--alter --partitions 6"):
         opened(config_for(topics))
-
-
-def test_fewer_output_partitions_refuse_no_first_start(topics: Topics) -> None:
-    """Members that begin together all saw that nothing was written; a later one cannot tell whose outputs are there."""
-    grow(topics, 6, topics.input)
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    config = config_for(topics, allow_fewer_partitions=True)
-    source, diary = joined(config)
-    publish_to(topics, 0, 1, topics.dead_letters)
-    begin(source, diary, config, partitions=6)
-    assert [Start(0)] * 6 == [source.start_of(place) for place in diary.owned]
-    source.close()
-    delete_group(topics.bootstrap_servers, topics.group)
-    with pytest.raises(SettingsError, match="no committed offset"):
-        opened(config)
 
 
 def test_two_input_topics_that_share_output_partitions_begin_together(topics: Topics) -> None:

@@ -36,17 +36,18 @@ _REQUEST_S = 2.0  # brokers that are up answer in a fraction of it, TLS included
 _RETRY_S = 0.2
 
 
-def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
+def check_start(config: KafkaConfig, *, by_key: bool = False, pause: Callable[[float], object] = time.sleep) -> None:
     """Do what `require_start` does, but return if no broker answers."""
     try:
-        require_start(config, pause=pause)
+        require_start(config, by_key=by_key, pause=pause)
     except TransactionTrouble as trouble:
         log.info("topics and rights are checked after the model is loaded: %s", trouble)
 
 
-def require_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
+def require_start(config: KafkaConfig, *, by_key: bool = False, pause: Callable[[float], object] = time.sleep) -> None:
     """Raise SettingsError or BrokerError for problems that waiting does not solve, TransactionTrouble without an answer.
 
+    `by_key`: outputs are placed by their key, so output topics may have any number of partitions.
     Waits for a missing topic within the request timeout, because a broker that has just started knows none yet.
     """
     client_errors = ClientErrors(config)
@@ -55,7 +56,7 @@ def require_start(config: KafkaConfig, *, pause: Callable[[float], object] = tim
     close_in_background(new_client(Producer, config.producer(), client_errors))
     admin = new_client(AdminClient, config.client("admin"), client_errors)
     with connecting(client_errors), mapping_errors(_DOING, client_errors, admin):
-        _check_topics(_known_topics(admin, config, pause), config)
+        _check_topics(_known_topics(admin, config, pause), config, by_key=by_key)
         _check_group(admin, config)
 
 
@@ -98,11 +99,12 @@ def _describe(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicD
     return found, missing
 
 
-def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig) -> None:
+def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig, *, by_key: bool) -> None:
     allowed = {name: operations_of(topic) if topic else frozenset[str]() for name, topic in found.items()}
     if refused := [str(right) for name, right in topic_rights(config).items() if right.is_missing(allowed[name])]:
         raise BrokerError(_would_refuse(refused))
-    require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
+    if not by_key:
+        require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
 
 
 def _check_group(admin: AdminClient, config: KafkaConfig) -> None:

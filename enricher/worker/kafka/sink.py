@@ -178,7 +178,6 @@ class TransactionalSink:
         transaction = Transaction(
             self._config,
             self._encoder,
-            self._placement,
             self._source,
             producer,
             self._client_errors,

@@ -90,9 +90,13 @@ class StartOffsets:
         Outputs of two inputs may be in one partition. Then a member that has begun writes where another member has still to
         begin, and only what was there before both tells. Offsets are not lost while a group has members.
         """
-        if self._config.other_inputs or self._config.allow_fewer_partitions:
+        if self._config.other_inputs:
             self._unwritten = self._unwritten_of(
-                {place for topic in self._output_topics for place in self._all_of(topic)}
+                {
+                    Partition(topic, number)
+                    for topic in self._output_topics
+                    for number in range(self._watch.partitions[topic])
+                }
             )
 
     def note_commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -216,7 +220,14 @@ class StartOffsets:
 
     def _new_of(self, partitions: Sequence[Partition]) -> set[Partition]:
         """The partitions of which no record can have an output."""
-        places = {partition: self._places_of(partition) for partition in partitions}
+        # A topic may lack the partition of that number, if the input has just grown.
+        counts = {topic: self._watch.partitions[topic] for topic in self._output_topics}
+        places = {
+            partition: {
+                Partition(topic, partition.number) for topic, count in counts.items() if partition.number < count
+            }
+            for partition in partitions
+        }
         unwritten = self._unwritten | self._unwritten_of(set[Partition]().union(*places.values()))
         return {
             partition for partition in partitions if partition not in self._floors and places[partition] <= unwritten
@@ -225,19 +236,6 @@ class StartOffsets:
     @property
     def _output_topics(self) -> set[str]:
         return {self._config.output_topic, self._config.dead_letter_topic}
-
-    def _all_of(self, topic: str) -> set[Partition]:
-        return {Partition(topic, number) for number in range(self._watch.partitions[topic])}
-
-    def _places_of(self, partition: Partition) -> set[Partition]:
-        """The partitions that may have outputs of this one: the same partition, or all if a topic may have fewer."""
-        places = set[Partition]()
-        for topic in self._output_topics:
-            if partition.number < self._watch.partitions[topic]:
-                places.add(Partition(topic, partition.number))
-            elif self._config.allow_fewer_partitions:
-                places |= self._all_of(topic)
-        return places
 
     def _unwritten_of(self, places: AbstractSet[Partition]) -> set[Partition]:
         """The partitions that were never written, not even by an aborted transaction or with records deleted since."""

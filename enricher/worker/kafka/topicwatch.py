@@ -74,7 +74,7 @@ class TopicWatch:
     def open(self) -> None:
         """Ask for the first time. Raises TransactionTrouble without an answer, MissingTopic if a topic is missing.
 
-        Raises SettingsError if an output topic has fewer partitions than the input and the settings do not allow it.
+        Raises SettingsError if an output topic has fewer partitions than the input.
         """
         self.refresh()
         require_enough_partitions(self._config, self.partitions)
@@ -230,13 +230,13 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 
 def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
-    """Raise SettingsError if an output topic has fewer partitions than an input, unless `allow_fewer_partitions` is set."""
+    """Raise SettingsError if an output topic has fewer partitions than an input."""
     largest = max(config.inputs, key=lambda topic: counts[topic])
     wanted = counts[largest]
     fewer = {topic: count for topic, count in counts.items() if count < wanted and topic not in config.inputs}
-    if fewer and not config.allow_fewer_partitions:
+    if fewer:
         raise SettingsError(
             f"the input topic '{largest}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. "
-            "Outputs of the other partitions would be placed by their key, and could not show where to resume. Add "
-            f"partitions (kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
+            "Each output goes to the partition of its input, which keeps the order and shows where to resume. Add "
+            f"partitions to them: kafka-topics --alter --partitions {wanted}"
         )

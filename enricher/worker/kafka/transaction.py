@@ -21,7 +21,7 @@ from enricher.worker.kafka.metadata import partitions_of
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.kafka.topicwatch import TopicWatch, require_enough_partitions
-from enricher.worker.records import DeadLetter, Outcome, Partition, Release, Ticket
+from enricher.worker.records import DeadLetter, Outcome, Release, Ticket
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits
 from enricher.worker.runtime.deadlines import Deadline
 
@@ -29,7 +29,6 @@ _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_S = 0.5
 """The time between two looks at the delivery reports while records wait for their acknowledgement."""
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
-_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 _RETRY_S = 0.1
 
 
@@ -44,7 +43,6 @@ class Transaction:
         self,
         config: KafkaConfig,
         encoder: Encoder,
-        placement: Placement,
         source: KafkaSource,
         producer: Producer,
         client_errors: ClientErrors,
@@ -54,7 +52,6 @@ class Transaction:
     ) -> None:
         self._config = config
         self._encoder = encoder
-        self._placement = placement
         self._source = source
         self._producer = producer
         self._client_errors = client_errors
@@ -137,7 +134,7 @@ class Transaction:
 
     def _produce_one(self, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
-        partition = self._placement.partition_of(message.ticket, topic)
+        partition = message.ticket.raw.partition.number
         on_delivery = self._reports.callback_for(message.ticket)
         while True:
             try:
@@ -269,19 +266,17 @@ class Stopwatch:
 
 
 class Placement:
-    """Chooses the partition of each output, which has the number of its input's. `watch` knows all three topics.
+    """Checks that each output can go to the partition with the number of its input's. `watch` knows all three topics.
 
-    So order per key is kept when partitions are added later. Where the output topic lacks that partition, the key decides if
-    `allow_fewer_partitions` says so; else the worker ends, as it would not have started. Brokers learn of added partitions
-    one after another, so a count that seems too small is requested again first.
+    So order per key is kept when partitions are added later. Where the output topic lacks that partition, the worker ends,
+    as it would not have started. Brokers learn of added partitions one after another, so a count that seems too small is
+    requested again first.
     """
 
     def __init__(self, config: KafkaConfig, watch: Callable[[], TopicWatch]) -> None:
         self._config = config
         self._watch = watch
         self._counts: Mapping[str, int] = {}
-        self._fewer: Mapping[str, int] = {}
-        """The counts of all topics when an output topic was confirmed to have fewer partitions than the input."""
 
     def learn(self, producer: Producer) -> None:
         """Request the counts. Raises MissingTopic, and the client's errors unmapped."""
@@ -289,17 +284,12 @@ class Placement:
         timeout_s = self._config.request_timeout_s
         self._counts = {topic: len(partitions_of(producer, topic, timeout_s)) for topic in topics}
 
-    def partition_of(self, ticket: Ticket, topic: str) -> int:
-        """The partition of the ticket's output in `topic`, as an argument of `produce`."""
-        number = ticket.raw.partition.number
-        return number if number < self._counts[topic] else _ANY_PARTITION
-
     def check(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
         """Ask again where an output topic seems to lack a partition that these tickets need.
 
         Blocks for four request timeouts at most; an administrator who adds partitions has the first one for it. Raises
         TransactionTrouble if the brokers that are asked have not all heard of the input's partitions by then, SettingsError
-        if an output topic has fewer and the settings do not allow it.
+        if an output topic has fewer.
         """
         partitions = (ticket.raw.partition for ticket in tickets)
         highest = max(partitions, key=lambda partition: partition.number, default=None)
@@ -307,10 +297,11 @@ class Placement:
             return
         watch, deadline = self._watch(), Deadline(self._config.request_timeout_s)
         while highest.number >= min(self._counts.values()):
-            if watch.partitions == self._fewer and self._agrees_with(watch.partitions, highest):
-                return
             if deadline.over:
-                if self._agrees_with(watch.partitions, highest):
+                # Does the broker that answered about all topics know the partition, and the producer's broker as much?
+                if highest.number < watch.partitions.get(highest.topic, 0) and all(
+                    count >= watch.partitions[topic] for topic, count in self._counts.items()
+                ):
                     require_enough_partitions(self._config, watch.partitions)
                 message = (
                     f"not all brokers have heard of partition {highest.number} yet: the topics have {watch.partitions}"
@@ -319,13 +310,4 @@ class Placement:
             watch.ask()
             watch.confirm()
             self.learn(producer)
-            if self._config.allow_fewer_partitions and self._agrees_with(watch.partitions, highest):
-                self._fewer = watch.partitions
-            else:
-                time.sleep(_RETRY_S)
-
-    def _agrees_with(self, told: Mapping[str, int], highest: Partition) -> bool:
-        """Whether the broker that answered about all topics knows the input's partition, and the producer knows as much."""
-        return highest.number < told.get(highest.topic, 0) and all(
-            count >= told[topic] for topic, count in self._counts.items()
-        )
+            time.sleep(_RETRY_S)

@@ -67,12 +67,6 @@ class KafkaSettings(Group):
         description="Seconds to wait for metadata and offsets. Raise it where brokers are far away or answer late; an "
         "outage is then noticed later.",
     )
-    allow_fewer_partitions: bool = Field(
-        default=False,
-        description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
-        "missing partitions are placed by key. Set the offsets of a new group before its first start if others write to "
-        "the output topics (`enricher offsets set`).",
-    )
     properties: Properties = Field(
         default_factory=dict,
         repr=False,

@@ -50,26 +50,19 @@ def export_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
     if not is_wanted():
         yield None
         return
-    with _as_settings_errors():
+    try:
         provider = TracerProvider(resource=resource_of(worker))
         provider.add_span_processor(BatchSpanProcessor(_exporter()))
+    except SettingsError:
+        raise
+    except Exception as error:  # of the SDK, about a value; for most mistakes it only logs a warning
+        raise SettingsError(f"the OTEL_... variables: {error}") from error
     log.info("exporting traces by OTLP, sampler %s", provider.sampler.get_description())
     try:
         honours_parents = isinstance(provider.sampler, ParentBased)
         yield Spans(provider.get_tracer(SCOPE, worker.version), worker, honours_parents=honours_parents)
     finally:
         provider.shutdown()
-
-
-@contextmanager
-def _as_settings_errors() -> Iterator[None]:
-    """Turn errors of the SDK about values of `OTEL_*` into SettingsError. For most mistakes it only logs a warning."""
-    try:
-        yield
-    except SettingsError:
-        raise
-    except Exception as error:
-        raise SettingsError(f"the OTEL_... variables: {error}") from error
 
 
 def _hide_header(record: logging.LogRecord) -> bool:

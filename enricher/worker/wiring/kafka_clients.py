@@ -29,6 +29,5 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         max_record_bytes=articles.max_record_bytes,
         # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
-        allow_fewer_partitions=kafka.allow_fewer_partitions,
         properties=kafka.client_properties(),
     )
