@@ -8,14 +8,12 @@ from subprocess import Popen
 from typing import cast
 
 from support.forked import Forked
-from tools.chaos.crew import environment_of_workers
+
+_WITH_FLAWS = {"tools.chaos.worker": "support.flaws"}
 
 
-def forked(arguments: Sequence[str], log: Path) -> Popen[bytes]:
-    """Start `tools.chaos.worker` as `tools.chaos.crew.launch_worker` does. It may lack defences (`support.flaws`)."""
-    return cast("Popen[bytes]", Forked(["-m", "support.flaws", *arguments], environment_of_workers(), log))
-
-
-def forked_module(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Popen[bytes]:
-    """Start a module as `tools.chaos.crew.launch_module` does."""
-    return cast("Popen[bytes]", Forked(["-m", *command], environment, log, stdout=log))
+def forked(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Popen[bytes]:
+    """Start a module as `tools.chaos.crew.launch` does. A worker may lack defences (`support.flaws`)."""
+    module, *arguments = command
+    started = Forked(["-m", _WITH_FLAWS.get(module, module), *arguments], environment, log, stdout=log)
+    return cast("Popen[bytes]", started)

@@ -134,7 +134,7 @@ def main() -> None:
         for module, attribute, flawed in (part for name in sys.argv[1:] for part in _PARTS.get(name, ())):
             patches.enter_context(patch.object(module, attribute, flawed))
         sys.argv[1:] = [each for each in sys.argv[1:] if each not in _PARTS]
-        chaos_worker.main()
+        chaos_worker.command() if sys.argv[1:] else chaos_worker.main()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 from confluent_kafka import KafkaException
 from kafka.harness import as_sent, publish, short_articles
 
@@ -20,6 +19,7 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 from support.crews import forked
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends
+from tools.chaos.crew import environment_of
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Api, Hold, Match
 from tools.chaos.scene import settings_of
@@ -35,10 +35,7 @@ class Life:
     def __init__(self, settings: Mapping[str, Any], log: Path) -> None:
         self.log = log
         log.touch()
-        self._process = forked([], log)
-        assert self._process.stdin
-        self._process.stdin.write(orjson.dumps(settings) + b"\n")
-        self._process.stdin.flush()
+        self._process = forked(("tools.chaos.worker",), environment_of(settings), log)
 
     @property
     def code(self) -> int | None:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from support.crews import forked, forked_module
+from support.crews import forked
 from support.patience import PATIENCE_S
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
@@ -94,6 +94,5 @@ def shorten(fault: Fault) -> None:
     if isinstance(fault, OffsetsDeleted):  # the output topic has most outputs
         fault.hidden, fault.lasts_s = fault.scene.names.output, 4.0
     if isinstance(fault, CommandKilled):
-        fault.launch = forked_module
         fault.kills = fault.kills[:1]
         fault.about = f"in {fault.kills[0].name}"

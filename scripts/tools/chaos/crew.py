@@ -20,7 +20,7 @@ import psutil
 from tools import python_path
 from tools.waiting import Closing
 
-Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
+Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
 
 _RESTART_S = 0.5
 """Kubernetes restarts a container at once the first time, and waits longer than this from then on."""
@@ -36,59 +36,40 @@ class Exit:
     code: int
 
 
-def environment_of_workers() -> dict[str, str]:
-    """Ours without the settings of a worker: those come by its standard input."""
+def environment_of(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Our environment with these settings of a worker, by group and name, instead of those that are in it."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
-    return {**ours, "PYTHONPATH": python_path()}
+    own = {
+        f"ENRICHER_{group.upper()}__{name.upper()}": value if isinstance(value, str) else orjson.dumps(value).decode()
+        for group, values in settings.items()
+        for name, value in values.items()
+    }
+    return {**ours, "PYTHONPATH": python_path(), **own}
 
 
-def launch_worker(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `tools.chaos.worker`, which reads its settings from a pipe."""
-    command = ("tools.chaos.worker", *arguments)
-    return launch_module(command, environment_of_workers(), log, stdin=subprocess.PIPE, start_new_session=True)
-
-
-def launch_module(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    log: Path,
-    *,
-    stdin: int = subprocess.DEVNULL,
-    start_new_session: bool = False,
-) -> subprocess.Popen[bytes]:
+def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start `python -m` with this module and its arguments, in the folder of `log`, to which its output is appended."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", *command],
-            stdin=stdin,
+            stdin=subprocess.PIPE,
             stderr=output,
             stdout=output,
             env=environment,
             cwd=log.parent,
-            start_new_session=start_new_session,
+            start_new_session=True,
         )
 
 
 class Slot:
-    """The slot of one worker. A restart replaces its process. `note` is called with each exit.
+    """The slot of one worker. A restart replaces its process. `start` starts one; `note` is called with each exit."""
 
-    `start`: starts a process, which still waits for its settings. `settings`: called before each start.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        start: Callable[[], subprocess.Popen[bytes]],
-        settings: Callable[[], Mapping[str, Any]],
-        note: Callable[[Exit], None],
-    ) -> None:
+    def __init__(self, name: str, start: Callable[[], subprocess.Popen[bytes]], note: Callable[[Exit], None]) -> None:
         self.name = name
         self._start = start
-        self._settings = settings
         self._note = note
         self._over = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._spawn()
+        self._process = start()
         self._thread = threading.Thread(target=self._tend, name=f"slot-{name}", daemon=True)
         self._thread.start()
 
@@ -100,7 +81,7 @@ class Slot:
     def pid(self) -> int | None:
         """Process id, None while no process runs."""
         process = self._process
-        return process.pid if process and process.poll() is None else None
+        return process.pid if process.poll() is None else None
 
     @property
     def cpu_s(self) -> float:
@@ -112,16 +93,14 @@ class Slot:
         return float(times.user + times.system)
 
     def send(self, number: signal.Signals) -> None:
-        if process := self._process:
-            process.send_signal(number)
+        self._process.send_signal(number)
 
     def tell(self, command: str) -> None:
         """Send a command to the process's standard input (see `tools.chaos.worker`)."""
-        process = self._process
-        assert process
-        assert process.stdin
-        process.stdin.write(f"{command}\n".encode())
-        process.stdin.flush()
+        stdin = self._process.stdin
+        assert stdin
+        stdin.write(f"{command}\n".encode())
+        stdin.flush()
 
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End the process with a signal and do not restart it. Blocks until it has ended."""
@@ -129,35 +108,28 @@ class Slot:
         self.send(signal.SIGCONT)
         self.send(number)
         self._thread.join(_LEAVE_S)
-        if self._process and self._process.poll() is None:
+        if self._process.poll() is None:
             self._process.kill()
         self._thread.join()
-
-    def _spawn(self) -> None:
-        self._process = self._start()
-        assert self._process.stdin
-        self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
-        self._process.stdin.flush()
 
     def _tend(self) -> None:
         while True:
             process = self._process
-            assert process
             code = process.wait()
             assert process.stdin
             process.stdin.close()
             self._note(Exit(time.monotonic(), self.name, code))
             if self._over.wait(_RESTART_S):
                 return
-            self._spawn()
+            self._process = self._start()
             if self._over.is_set():  # `retire` has seen only the process before
                 self.send(signal.SIGTERM)
 
 
 class Crew(Closing):
-    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`.
+    """Worker slots by name. `settings_of` returns the settings of a worker, before each start; logs go to `folder`.
 
-    `launch`: starts a worker's process, as `launch_worker` does.
+    `launch`: starts a process, as the function of that name does.
     """
 
     def __init__(
@@ -165,7 +137,7 @@ class Crew(Closing):
         names: list[str],
         settings_of: Callable[[str], Mapping[str, Any]],
         folder: Path,
-        launch: Launch = launch_worker,
+        launch: Launch = launch,
     ) -> None:
         self._launch = launch
         self._settings_of = settings_of
@@ -179,9 +151,11 @@ class Crew(Closing):
     def add(self, name: str, arguments: Sequence[str] = ()) -> None:
         """Add a worker, which gets these arguments."""
         log = self._folder / f"{name}.log"
-        self.slots[name] = Slot(
-            name, lambda: self._launch(arguments, log), lambda: self._settings_of(name), self.exits.append
-        )
+
+        def start() -> subprocess.Popen[bytes]:
+            return self._launch(("tools.chaos.worker", *arguments), environment_of(self._settings_of(name)), log)
+
+        self.slots[name] = Slot(name, start, self.exits.append)
 
     def remove(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a worker with a signal and remove its slot."""

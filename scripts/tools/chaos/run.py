@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.chaos.check import Findings, check
-from tools.chaos.crew import environment_of_workers
+from tools.chaos.crew import environment_of
 from tools.chaos.faults import Fault, plan
 from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.scene import SESSION_S, Scene
@@ -203,7 +203,7 @@ def run_verify(names: Topics) -> int:
     topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
     return subprocess.run(
         [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group],
-        env={**environment_of_workers(), "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": names.bootstrap_servers},
+        env=environment_of({"kafka": {"bootstrap_servers": names.bootstrap_servers}}),
         check=False,
     ).returncode
 

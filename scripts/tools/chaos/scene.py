@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from enricher.worker.kafka.metadata import COORDINATOR_LIMIT_S
 from tools.chaos.check import Incarnation, topic_id_of
-from tools.chaos.crew import Crew, Launch, environment_of_workers, launch_module, launch_worker
+from tools.chaos.crew import Crew, Launch, environment_of, launch
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Api, Match, Watch
 from tools.chaos.workload import Articles, Workload
@@ -49,10 +49,11 @@ class Scene(Closing):
         *,
         workers: int = 3,
         rate_per_s: float = 100.0,
-        launch: Launch = launch_worker,
+        launch: Launch = launch,
     ) -> None:
         self.proxy, self.cluster = brokers
         self.folder = folder
+        self.launch = launch
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Topics.named(servers, name)
@@ -82,7 +83,7 @@ class Scene(Closing):
     def start_set_offsets(self) -> subprocess.Popen[bytes]:
         """Begin to set the group's offsets behind its outputs, as workers say that refuse to start. None may run."""
         command = ("enricher", "offsets", "set", self.names.group, self.names.input, "--at", "behind-outputs")
-        return launch_module(command, environment_of_workers() | self.names.variables(), self.folder / "offsets.log")
+        return self.launch(command, environment_of({}) | self.names.variables(), self.folder / "offsets.log")
 
     # ---- who is where
 

@@ -1,6 +1,6 @@
 """One worker of the fault matrix; everything in it is real except the model (`stub`), which has two heads.
 
-    python -m tools.chaos.worker                # settings as one line of JSON, then commands, one a line
+    python -m tools.chaos.worker                # reads commands, one a line
     python -m tools.chaos.worker replay ...     # a command of `enricher` as it ships, but for the model
 
 The command `hang SECONDS` makes the next run of the model take that much longer. End of input stops the worker gracefully,
@@ -17,13 +17,11 @@ import sys
 import threading
 from dataclasses import replace
 
-import orjson
-
 from enricher.errors import FatalError
 from enricher.worker.commands.running import stopped_by_signals
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
-from enricher.worker.settings import Settings
+from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring import workers
 from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import Tasks
@@ -70,7 +68,7 @@ def main() -> None:
     logging.getLogger("librdkafka").setLevel(logging.ERROR)
     _shorten_waits()
     try:
-        _run(Settings(**orjson.loads(sys.stdin.readline())))
+        _run(load_settings())
     except FatalError as error:
         sys.stderr.write(f"enricher: {error}\n")
         sys.exit(error.exit_code)

@@ -8,22 +8,20 @@ from __future__ import annotations
 import subprocess
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import orjson
 from confluent_kafka import Producer
 
-from tools.chaos.crew import environment_of_workers, launch_module
+from tools.chaos.crew import environment_of
 from tools.chaos.faults.base import EXIT_CODES, Fault
 from tools.chaos.rules import Api, DropReply, Match, Watch
 from tools.chaos.scene import settings_of
 from tools.reading import Reader, headers_of, source_of
 from tools.topics import Topics, make_topics
 from tools.waiting import wait_until
-
-Launch = Callable[[Sequence[str], Mapping[str, str], Path], subprocess.Popen[bytes]]
 
 _PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
 _RATE = "50"
@@ -40,7 +38,6 @@ class CommandKilled(Fault):
     """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
 
     command: ClassVar[Sequence[str]]
-    launch: Launch = staticmethod(launch_module)
 
     def choose(self) -> None:
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
@@ -75,8 +72,9 @@ class CommandKilled(Fault):
 
     def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start `enricher` behind the proxy, with these arguments."""
-        command = ("tools.chaos.worker", *options)
-        return self.launch(command, {**environment_of_workers(), **self._environment()}, self._log)
+        settings = settings_of(self.scene.proxy.addresses, self.names, self.topics.group)
+        settings = {**settings, "worker": settings["worker"] | {"max_articles_per_second": _RATE}}
+        return self.scene.launch(("tools.chaos.worker", *options), environment_of(settings), self._log)
 
     @property
     @abstractmethod
@@ -93,18 +91,6 @@ class CommandKilled(Fault):
     def _log(self) -> Path:
         """The file that its processes log to; their stacks are in it if they abort."""
         return self.scene.folder / f"{self.topics.group}.log"
-
-    def _environment(self) -> Mapping[str, str]:
-        """The settings of a worker, as environment variables."""
-        settings = settings_of(self.scene.proxy.addresses, self.names, self.topics.group)
-        settings = {**settings, "worker": settings["worker"] | {"max_articles_per_second": _RATE}}
-        return {
-            f"ENRICHER_{group.upper()}__{name.upper()}": value
-            if isinstance(value, str)
-            else orjson.dumps(value).decode()
-            for group, values in settings.items()
-            for name, value in values.items()
-        }
 
     def _kill(self, options: Sequence[str], api: Api) -> None:
         """Kill a process in its second such request: by then it has committed something."""
@@ -166,12 +152,8 @@ class ReplayKilled(CommandKilled):
         wanted = {place for place in places if place[1] < committed[place[0]]}
         outputs = [each for topic in self.topics.all[1:] for each in reader.records(topic)]
         found = Counter((each.partition, each.offset) for each in map(source_of, outputs))
-        return Counter(
-            lost=len(wanted - found.keys()),
-            invented=len(found.keys() - wanted),
-            doubled=sum(count > 1 for count in found.values()),
-            short=sum(committed[number] < end for number, end in self.ends.items()),
-        )
+        short = sum(committed[number] < end for number, end in self.ends.items())
+        return _compared(wanted, found) | Counter(short=short)
 
     @property
     def names(self) -> Topics:
@@ -215,8 +197,13 @@ class RedriveKilled(CommandKilled):
         )
         sent = Counter({place: count for place, count in found.items() if place[2] is not None})
         wanted = {(number, value, b"1") for number, value in self.published}
-        return Counter(
-            lost=len(wanted - sent.keys()),
-            invented=len(sent.keys() - wanted),
-            doubled=sum(count > 1 for count in sent.values()),
-        )
+        return _compared(wanted, sent)
+
+
+def _compared(wanted: set[Any], found: Counter[Any]) -> Counter[str]:
+    """How many are lost, invented and doubled."""
+    return Counter(
+        lost=len(wanted - found.keys()),
+        invented=len(found.keys() - wanted),
+        doubled=sum(count > 1 for count in found.values()),
+    )
