@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Message
 from kafka.clients import config_for
 from kafka.harness import transaction
+from support.offset_watch import watching
 from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics, make_topics
@@ -27,7 +28,6 @@ from verify.pair import (
 
 from enricher.errors import BrokerError
 from enricher.operate.verify.contract import record_id
-from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.ledger import Check
 from enricher.operate.verify.verification import VerifyOptions, verify
 from enricher.worker.records import RawRecord

@@ -12,6 +12,7 @@ from confluent_kafka import Message
 from kafka.clients import config_for
 from support import operating
 from support.made_again import make_again, topic_id
+from support.offset_watch import watching
 from support.operating import delete_records
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
@@ -19,7 +20,6 @@ from support.topics import PARTITIONS, Topics
 from verify.pair import PATIENT, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
 from enricher.errors import BrokerError
-from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.ledger import Check, Report
 from enricher.operate.verify.verification import verify
 

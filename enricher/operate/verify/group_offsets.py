@@ -1,4 +1,4 @@
-"""Reads the group's committed offsets, samples them while workers run, and waits for them. Judges no record.
+"""Reads the group's committed offsets, compares samples of them, and waits for them. Judges no record.
 
 A topic that is deleted and created again has a new id, which is in the offsets' metadata; then they rightly begin at 0.
 Kafka removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by the
@@ -8,16 +8,13 @@ id.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from enricher.errors import BrokerError
 from enricher.operate.inspector import Inspector
-from enricher.operate.verify.ledger import Check, Checks, Place
+from enricher.operate.verify.ledger import Check, Place
 from enricher.worker.kafka.errors import broker_errors
 from enricher.worker.kafka.metadata import without_errors
 from enricher.worker.kafka.partition_reader import lone_consumer
@@ -122,18 +119,6 @@ class Cluster(Inspector):
                 raise
 
 
-@dataclass(frozen=True, slots=True)
-class Fall:
-    """A committed offset that went back; `after` is None if it disappeared."""
-
-    partition: int
-    before: int
-    after: int | None
-
-    def __str__(self) -> str:
-        return f"partition {self.partition}: from {self.before} back to {self.after}"
-
-
 class OffsetWatch:
     """Takes samples of a group's committed offsets in one topic, and fails `check` for each that went back."""
 
@@ -144,70 +129,36 @@ class OffsetWatch:
         self._last: dict[int, CommittedOffset] = {}
         self._gone: set[int] = set()
 
-    def note(self, committed: Committed) -> list[Fall]:
-        """Take the next sample; returns what went back. Counts every partition that has an earlier sample as checked."""
+    def note(self, committed: Committed) -> None:
+        """Take the next sample. Counts every partition that has an earlier sample as checked."""
         self.samples += 1
-        falls = []
         for partition, place in committed.items():
             self.check.checked += partition in self._last
             if place is not None:
-                falls += self._compare(partition, place)
+                self._compare(partition, place)
             elif partition in self._last:
                 self._gone.add(partition)
-        return falls
 
-    def finish(self, topic_id: str | None) -> list[Fall]:
-        """Judge the offsets that are still missing, by the topic's id now (None: unknown); returns what went back."""
+    def finish(self, topic_id: str | None) -> None:
+        """Judge the offsets that are still missing, by the topic's id now (None: unknown)."""
         gone, self._gone = self._gone, set()
-        lost = {number: self._last.pop(number) for number in sorted(gone)}
-        return [
-            self._fall(number, last.offset, None)
-            for number, last in lost.items()
-            if same_topic(last.topic_id, topic_id)
-        ]
+        for partition in sorted(gone):
+            if same_topic(self._last.pop(partition).topic_id, topic_id):
+                self._fail(partition, 0)
 
-    def _compare(self, partition: int, place: CommittedOffset) -> list[Fall]:
+    def _compare(self, partition: int, place: CommittedOffset) -> None:
         last, self._last[partition] = self._last.get(partition), place
         was_gone = partition in self._gone
         self._gone.discard(partition)
         if last is None or not same_topic(last.topic_id, place.topic_id):
-            return []
+            return
         if was_gone:
-            return [self._fall(partition, last.offset, None)]
-        return [self._fall(partition, last.offset, place.offset)] if place.offset < last.offset else []
+            self._fail(partition, 0)
+        elif place.offset < last.offset:
+            self._fail(partition, place.offset)
 
-    def _fall(self, partition: int, before: int, after: int | None) -> Fall:
-        self.check.fail(Place(self._topic, partition, after or 0))
-        return Fall(partition, before, after)
-
-
-@contextmanager
-def watching(config: KafkaConfig, *, every_s: float = _SAMPLE_EVERY_S) -> Iterator[Check]:
-    """Sample the group's committed offsets in a thread while the body runs; the check is complete when it ends.
-
-    A cluster that does not answer only costs samples: brokers may stop and start in the body.
-    """
-    check = Checks().went_back
-    watch = OffsetWatch(config.input_topic, check)
-    over = threading.Event()
-    with closing(Cluster(config)) as cluster:
-
-        def sample() -> None:
-            while not over.wait(every_s):
-                _sample(cluster, watch)
-
-        thread = threading.Thread(target=sample, name="offset-watch", daemon=True)
-        thread.start()
-        try:
-            yield check
-        finally:
-            over.set()
-            thread.join()
-            _sample(cluster, watch)
-            topic_id = None
-            with suppress(BrokerError):
-                topic_id = cluster.topic_id(config.input_topic)
-            _warn(watch.finish(topic_id))
+    def _fail(self, partition: int, offset: int) -> None:
+        self.check.fail(Place(self._topic, partition, offset))
 
 
 def wait_for_group(
@@ -269,13 +220,3 @@ def _has_reached(
 
     until(done, deadline, pause_s=_ASK_AGAIN_S)
     return {number: stable[number] for number in wanted}
-
-
-def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
-    with suppress(BrokerError):
-        _warn(watch.note(cluster.offsets_now()))
-
-
-def _warn(falls: Iterable[Fall]) -> None:
-    for fall in falls:
-        log.warning("the committed offset went back: %s", fall)

@@ -17,11 +17,11 @@ from support.crews import forked
 from support.doctored import names_of
 from support.flaws import IN_BATCHES, PAUSE_BY_BACKOFF, SAME_PRODUCER
 from support.lives import Job
+from support.offset_watch import watching
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import make_topics
 
-from enricher.operate.verify.group_offsets import watching
 from enricher.operate.verify.ledger import Check, Report
 from enricher.operate.verify.verification import verify
 from tools.chaos.crew import Crew
