@@ -13,7 +13,8 @@ from rich.table import Table
 from enricher.errors import ModelError
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
@@ -61,6 +62,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "name": checkpoint.name,
         "folder": str(checkpoint.folder),
+        "onnx_file": checkpoint.choice if isinstance(checkpoint, OnnxModel) else None,
         "family": "an ONNX model of another exporter" if exported else config.model_type,
         "layers": None if exported else config.layers,
         "hidden_size": None if exported else config.hidden_size,

@@ -18,7 +18,8 @@ from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.configuration import FAMILIES
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel, holds_onnx
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel, holds_onnx
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
@@ -178,8 +179,9 @@ IDS_AND_MASK = ["input_ids", "attention_mask"]
     [
         (["input_ids", "pixel_values"], ["b", "l"], ["b", "l", 7], "its inputs are input_ids, pixel_values"),
         (IDS_AND_MASK, [1, 128], [1, 128, 7], "fixed size"),
-        (IDS_AND_MASK, ["b", "l"], ["b", "l", 5], "5 values per token"),
-        (IDS_AND_MASK, ["b", "l"], ["b", 7], r"its logits have 2 dimensions.*does not classify tokens"),
+        (IDS_AND_MASK, ["b", "l", "m"], ["b", "l", 7], "input_ids has 3 dimensions, not batch and length"),
+        (IDS_AND_MASK, ["b", "l"], ["b", "l", 5], r"logits \[b, l, 5\].*it is for ner.*logits \[batch, length, 7\]"),
+        (IDS_AND_MASK, ["b", "l"], ["b", 7], r"its outputs are logits \[b, 7\].*it is for ner"),
     ],
 )
 def test_a_model_that_cannot_be_fed_or_read_is_refused(

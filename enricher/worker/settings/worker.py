@@ -34,7 +34,10 @@ def _device(text: str) -> str:
 class ModelSettings(Group):
     """Which model, on which device."""
 
-    source: str = Field("newswire-e5", description="Folder of a token-classification model; `newswire-e5` is built in.")
+    source: str = Field(
+        "newswire-e5",
+        description="Folder of a token-classification model, or an ONNX file in one; `newswire-e5` is built in.",
+    )
     generation: int = Field(
         0,
         ge=0,
@@ -67,8 +70,8 @@ class TaskSettings(Group):
     """One task: what it finds, with which model. All tasks of a worker have the same encoder, and share its runs."""
 
     source: str = Field(
-        description="Folder of a checkpoint; `newswire-e5` is built in. Its head says what it finds: token "
-        "classification, sequence classification, or sentence embeddings."
+        description="Folder of a checkpoint, or an ONNX file in one; `newswire-e5` is built in. Its head says what it "
+        "finds: token classification, sequence classification, or sentence embeddings."
     )
     languages: tuple[Annotated[str, Field(pattern=_LANGUAGE)], ...] | None = Field(
         None,

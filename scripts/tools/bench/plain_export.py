@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
+from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.graph_files import OnnxWriter
@@ -73,8 +74,27 @@ class _Export:
         hidden, mask = self._embeddings(), self._mask()
         for index in range(self.checkpoint.config.layers):
             hidden = self._layer(index, hidden, mask)
-        self._linear(CLASSIFIER, hidden, output="logits")
-        self.writer.output("logits", TensorProto.FLOAT, ["batch", "length", len(self.checkpoint.labels)])
+        layers, width = KINDS[self.checkpoint.head.kind].layers, self.checkpoint.head.dimensions
+        if layers == "labels":
+            self._linear(CLASSIFIER, hidden, output="logits")
+            self.writer.output("logits", TensorProto.FLOAT, ["batch", "length", width])
+        elif layers == "classifier":
+            self._classes(hidden)
+            self.writer.output("logits", TensorProto.FLOAT, ["batch", width])
+        else:
+            self.writer.node("Identity", [hidden], "last_hidden_state")
+            self.writer.output("last_hidden_state", TensorProto.FLOAT, ["batch", "length", width])
+
+    def _classes(self, hidden: str) -> None:
+        """A head for sequences, over the first token."""
+        names, node = self.checkpoint.family.classes, self.writer.node
+        first = node("Gather", [hidden, self.writer.constant("first_place", np.array(0, np.int64))], "first", axis=1)
+        dense = self._linear(names.dense, first)
+        if names.activation == "gelu":
+            active = self._gelu(dense, "classes")
+        else:
+            active = node({"tanh": "Tanh", "relu": "Relu"}[names.activation], [dense], "classes.active")
+        self._linear(names.output, active, output="logits")
 
     def _embeddings(self) -> str:
         family, node = self.checkpoint.family, self.writer.node
@@ -118,18 +138,21 @@ class _Export:
         return node("Mul", [below, constant("lowest", lowest)], "mask.additive")
 
     def _layer(self, index: int, hidden: str, mask: str) -> str:
-        family, node, constant = self.checkpoint.family, self.writer.node, self.writer.constant
+        family, node = self.checkpoint.family, self.writer.node
         name, names = partial(family.in_layer, index), family.layer
         mixed = self._linear(name(names.attention_output), self._attention(index, hidden, mask))
         attended = self._norm(name(names.attention_norm), node("Add", [mixed, hidden], f"{index}.attended"))
-        inner = self._linear(name(names.intermediate), attended)
-        root = constant("root_of_two", np.array(math.sqrt(2), np.float32))
-        erf = node("Erf", [node("Div", [inner, root], f"{index}.scaled")], f"{index}.erf")
-        one_more = node("Add", [erf, constant("one", np.array(1, np.float32))], f"{index}.erf1")
-        gated = node("Mul", [inner, one_more], f"{index}.gated")
-        active = node("Mul", [gated, constant("half", np.array(0.5, np.float32))], f"{index}.gelu")
+        active = self._gelu(self._linear(name(names.intermediate), attended), str(index))
         outer = self._linear(name(names.output), active)
         return self._norm(name(names.output_norm), node("Add", [outer, attended], f"{index}.sum"))
+
+    def _gelu(self, value: str, prefix: str) -> str:
+        node, constant = self.writer.node, self.writer.constant
+        root = constant("root_of_two", np.array(math.sqrt(2), np.float32))
+        erf = node("Erf", [node("Div", [value, root], f"{prefix}.scaled")], f"{prefix}.erf")
+        one_more = node("Add", [erf, constant("one", np.array(1, np.float32))], f"{prefix}.erf1")
+        gated = node("Mul", [value, one_more], f"{prefix}.gated")
+        return node("Mul", [gated, constant("half", np.array(0.5, np.float32))], f"{prefix}.gelu")
 
     def _attention(self, index: int, hidden: str, mask: str) -> str:
         family, node, constant, config = (

@@ -120,9 +120,10 @@ def _kind(folder: Path, model_type: str, files: HeadFiles) -> type[Head]:
     if model_type not in FAMILIES:
         raise ModelError(
             f"{folder}: {architecture} ({model_type}) is not supported. Supported are checkpoints of "
-            f"{', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
-            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
-            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
+            f"{', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, for entities, "
+            f"classes, a number or vectors: a folder with model.onnx, config.json and the tokenizer's files, for vectors "
+            f"modules.json and 1_Pooling too (`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`; "
+            f"text-classification or feature-extraction for others). Else choose one of those."
         )
     for kind in reversed(KINDS.values()):
         if kind.recognises(files):

@@ -17,7 +17,8 @@ import numpy as np
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.configuration import encoder_weights
-from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OnnxModel, OpenFiles
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 
 _HEAD_KEYS = {"architectures", "id2label", "problem_type"}
 """The keys of the configuration that say nothing about the encoder."""

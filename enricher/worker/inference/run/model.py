@@ -15,12 +15,11 @@ from pathlib import Path
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import (
     Checkpoint,
-    OnnxModel,
-    holds_onnx,
     refuse_outside_links,
     refuse_unreadable,
     shared_mode,
 )
+from enricher.worker.inference.checkpoint.onnx_model import SUFFIX, OnnxModel, folder_of, holds_onnx
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import PROVIDERS, Device, Session, open_session
 from enricher.worker.inference.graph import external
@@ -85,7 +84,7 @@ class PreparedModel:
 
     def open_session(self, *, threads_per_run: int, concurrency: int) -> Session:
         """Open the graph on its device. Raises ModelError."""
-        return open_session(
+        session = open_session(
             self.onnx_path,
             self.variant.runtime,
             threads_per_run=threads_per_run,
@@ -94,15 +93,25 @@ class PreparedModel:
             # Exported graphs may have nodes that CUDA lacks; ours have none.
             cpu_nodes=isinstance(self.checkpoint, OnnxModel),
         )
+        if isinstance(self.checkpoint, OnnxModel):
+            external.require_answers(session, self.checkpoint, exact=not self.variant.reduced)
+        return session
 
 
 def open_model(source: str | Path | None) -> Checkpoint:
-    """Open a folder with a checkpoint or an ONNX model; None or EMBEDDED is the built-in one. Raises ModelError."""
-    folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
+    """Open a folder with a checkpoint or an ONNX model, or an ONNX file in one; None or EMBEDDED is the built-in model.
+
+    Raises ModelError.
+    """
+    named = folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
+    if of_file := folder.suffix == SUFFIX and not folder.is_dir():
+        folder = folder_of(named)
     try:
         if (folder / "config.json").is_file():  # any other folder is refused below, and may be too large to walk
             refuse_outside_links(folder)
             refuse_unreadable(folder)
+        if of_file:
+            return OnnxModel.open(folder, named)
         return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
     except OSError as error:
         raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
@@ -145,6 +154,8 @@ def prepare_heads(
         # One warning if fp32 serves only because reports or recipes are missing, which the operator can make.
         _log.warning("%s. %s", "; ".join(unproven), lost_without_report(chosen))
     first, *others = checkpoints
+    if isinstance(first, OnnxModel):
+        _log.info("%s: the graph is %s", first.folder, first.choice)
     prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
 

@@ -13,8 +13,9 @@ from shlex import quote
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OnnxModel
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.gate_report import GateResult, read_reports
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.inference.device.sessions import Device, arithmetic_of
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.external import padded_variant
@@ -185,7 +186,7 @@ def missed_target(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 def prepare_command(checkpoint: Checkpoint) -> str:
     """The command that calibrates int8, and makes the recipe and its report."""
-    return f"enricher model prepare {quote(str(checkpoint.folder))} --out DIR --precision int8"
+    return f"enricher model prepare {quote(str(checkpoint.source))} --out DIR --precision int8"
 
 
 def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
@@ -203,7 +204,7 @@ def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> s
     if recipe_problem(checkpoint, variant):
         return prepare_command(checkpoint)
     on = " --device cuda" if device == "cuda" else ""
-    return f"enricher model check {quote(str(checkpoint.folder))} --precision {variant.precision}{on}"
+    return f"enricher model check {quote(str(checkpoint.source))} --precision {variant.precision}{on}"
 
 
 def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir: Path | None) -> list[str]:

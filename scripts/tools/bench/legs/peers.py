@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import OnnxModel
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.wiring.loaded_tasks import Model
 from enricher.workshop.gate.scoring import EntitySpan, count_by_text, total
 from tools.bench.bench import Bench

@@ -1,0 +1,333 @@
+"""Exports with heads for classes, numbers and vectors: each against transformers' numbers, whatever names it has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from inference.conftest import MakeWindow
+from onnx import TensorProto, helper, numpy_helper
+from support.head_references import FAMILIES, HEADS, OUTPUTS, REFERENCE, HeadName, write_folder
+
+from enricher.errors import ModelError
+from enricher.worker.heads import reads_of
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare, prepare_variant
+from enricher.worker.inference.run.selection import check_command, variants_for
+from enricher.worker.records import Float32Array, Window
+from tools.bench.plain_export import export
+
+VARIANTS = [
+    variant
+    for variant in variants_for("cpu")
+    if variant.problem() is None and not variant.quantised and "batch" in variant.token_dimensions
+]
+LIMITS = {"fp32": 1e-4, "bf16": 8e-2}
+Change = Callable[[onnx.ModelProto], None]
+
+
+def write_export(family: str, head: HeadName, folder: Path, change: Change = lambda _: None) -> Path:
+    """A folder as an exporter leaves it: the checkpoint's, with the ONNX file instead of the weights."""
+    export(Checkpoint.open(write_folder(family, head, folder)), folder)
+    (folder / "model.safetensors").unlink()
+    model = onnx.load(str(folder / "model.onnx"), load_external_data=False)
+    change(model)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder
+
+
+def windows_of(family: str, window: MakeWindow) -> list[Window]:
+    """Windows of 1 to 130 tokens."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    return [
+        window(ids[:length].tolist()) for ids, length in zip(reference["input_ids"], reference["lengths"], strict=True)
+    ]
+
+
+def rows_of(model: PreparedModel, windows: Sequence[Window]) -> Float32Array:
+    """`float32 [windows, values]`, in one batch."""
+    session = model.open_session(threads_per_run=1, concurrency=1)
+    (rows,) = session.run(
+        ["head.0.rows"], model.variant.feeds(windows, 0, reads_of([each.head for each in model.checkpoints]))
+    )
+    found: Float32Array = rows
+    return found
+
+
+def write_config(folder: Path, changes: dict[str, object]) -> None:
+    """Change values of config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+
+
+def only_output(model: onnx.ModelProto, name: str, *dimensions: str) -> None:
+    """Leave the first token's state as the only output."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0, np.int64), "place"))
+    model.graph.node.append(helper.make_node("Gather", ["last_hidden_state", "place"], [name], axis=1))
+    width = model.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [*dimensions, width]))
+
+
+def prepare_export(folder: Path) -> PreparedModel:
+    """The export in fp32."""
+    return prepare(folder, device="cpu", precision="fp32", cache_dir=folder / "cache")
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize(
+    ("family", "head"), [*((each, "single") for each in FAMILIES), *(("bert", each) for each in HEADS[1:])]
+)
+def test_each_kind_of_head_says_what_transformers_says(
+    family: str, head: HeadName, variant: Variant, window: MakeWindow, tmp_path: Path
+) -> None:
+    """Classes, several classes, vectors by mean and by the first token; every family's head for classes."""
+    checkpoint = open_model(write_export(family, head, tmp_path / "model"))
+    model = prepare_variant(checkpoint, variant, "cpu", cache_dir=tmp_path)
+    windows = windows_of(family, window)
+    kept = [each.length_tokens <= checkpoint.max_window_tokens for each in windows]
+    rows = rows_of(model, [each for each, fits in zip(windows, kept, strict=True) if fits])
+    expected = np.load(OUTPUTS / f"{family}.npz")[f"ragged.{head}"][kept]
+    np.testing.assert_allclose(rows, expected, rtol=0, atol=LIMITS[model.card.precision])
+
+
+def test_a_number_is_what_the_head_gives(window: MakeWindow, tmp_path: Path) -> None:
+    """Regression: the first class of transformers' answers, from an export with this class alone."""
+
+    def keep_first(model: onnx.ModelProto) -> None:
+        first = numpy_helper.from_array(np.array([0], np.int64), "first_value")
+        model.graph.initializer.append(first)
+        model.graph.node.append(helper.make_node("Gather", ["logits", "first_value"], ["number"], axis=-1))
+        del model.graph.output[:]
+        model.graph.output.append(helper.make_tensor_value_info("number", TensorProto.FLOAT, ["batch", 1]))
+
+    folder = write_export("bert", "single", tmp_path / "model", keep_first)
+    write_config(folder, {"problem_type": "regression", "id2label": {"0": "LABEL_0"}})
+    expected = np.load(OUTPUTS / "bert.npz")["ragged.single"][:, :1]
+    np.testing.assert_allclose(rows_of(prepare_export(folder), windows_of("bert", window)), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("renamed", ["token_embeddings", "output_0"])
+def test_hidden_states_have_any_name(renamed: str, window: MakeWindow, tmp_path: Path) -> None:
+    """As sentence-transformers calls them, or an exporter that numbers its outputs; a pooler's output beside is ignored."""
+
+    def rename(model: onnx.ModelProto) -> None:
+        model.graph.node.append(helper.make_node("Identity", ["last_hidden_state"], [renamed]))
+        model.graph.node.append(
+            helper.make_node("ReduceMax", ["last_hidden_state", "axes"], ["pooler_output"], keepdims=0)
+        )
+        model.graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "axes"))
+        width = model.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
+        del model.graph.output[:]
+        shapes: dict[str, list[str | int]] = {"pooler_output": ["b", width], renamed: ["b", "l", width]}
+        model.graph.output.extend(
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()
+        )
+
+    folder = write_export("bert", "mean", tmp_path / "model", rename)
+    expected = np.load(OUTPUTS / "bert.npz")["ragged.mean"]
+    np.testing.assert_allclose(rows_of(prepare_export(folder), windows_of("bert", window)), expected, rtol=0, atol=1e-4)
+
+
+def test_a_graph_that_pools_gives_a_vector_for_each_window(window: MakeWindow, tmp_path: Path) -> None:
+    """Only `sentence_embedding` is there, here the first token's state."""
+
+    def pool(model: onnx.ModelProto) -> None:
+        only_output(model, "sentence_embedding", "batch")
+
+    folder = write_export("bert", "cls", tmp_path / "model", pool)
+    expected = np.load(OUTPUTS / "bert.npz")["ragged.cls"]
+    np.testing.assert_allclose(rows_of(prepare_export(folder), windows_of("bert", window)), expected, rtol=0, atol=1e-4)
+
+
+def test_a_pooler_alone_makes_no_vectors(tmp_path: Path) -> None:
+    """It looks like a pooled vector, and was trained for something else."""
+    folder = write_export("bert", "cls", tmp_path / "model", lambda model: only_output(model, "pooler_output", "batch"))
+    with pytest.raises(
+        ModelError, match=r"its outputs are pooler_output \[batch, .*it is for embedding.*last_hidden_state"
+    ):
+        prepare_export(folder)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_positions_and_names_of_tensorflow_are_fed(family: str, window: MakeWindow, tmp_path: Path) -> None:
+    """`position_ids`, counted from the family's first one, and `input_mask` and `segment_ids`."""
+    names = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
+
+    def ask_for_positions(model: onnx.ModelProto) -> None:
+        kept = [node for node in model.graph.node if node.output[0] != "position_ids"]
+        del model.graph.node[:]
+        model.graph.node.extend(kept)
+        for node in model.graph.node:
+            node.input[:] = [names.get(each, each) for each in node.input]
+        for value in model.graph.input:
+            value.name = names.get(value.name, value.name)
+        model.graph.input.append(helper.make_tensor_value_info("position_ids", TensorProto.INT64, ["b", "l"]))
+
+    folder = write_export(family, "single", tmp_path / "model", ask_for_positions)
+    expected = np.load(OUTPUTS / f"{family}.npz")["ragged.single"]
+    windows = windows_of(family, window)
+    kept = [each.length_tokens <= open_model(folder).max_window_tokens for each in windows]
+    rows = rows_of(prepare_export(folder), [each for each, fits in zip(windows, kept, strict=True) if fits])
+    np.testing.assert_allclose(rows, expected[kept], rtol=0, atol=1e-4)
+
+
+def test_an_encoder_without_pooling_is_refused_with_the_files_to_copy(tmp_path: Path) -> None:
+    """As exports of sentence-transformers often are."""
+    folder = write_export("bert", "mean", tmp_path / "model")
+    (folder / "modules.json").unlink()
+    shutil.rmtree(folder / "1_Pooling")
+    with pytest.raises(ModelError, match=r"BertModel, .*copy modules\.json and 1_Pooling"):
+        open_model(folder)
+
+
+def test_a_dense_layer_behind_the_pooling_is_refused_by_name(tmp_path: Path) -> None:
+    """The graph does not have it, and vectors would differ."""
+    folder = write_export("bert", "mean", tmp_path / "model")
+    modules = json.loads((folder / "modules.json").read_bytes())
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    (folder / "modules.json").write_text(json.dumps([*modules[:2], dense]))
+    with pytest.raises(ModelError, match="no Dense layer after pooling"):
+        open_model(folder)
+
+
+# ---- which file
+
+
+def test_the_file_with_the_usual_name_is_taken_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The hub's folders have copies beside it; a source names another file."""
+    folder = write_export("bert", "single", tmp_path / "model")
+    (folder / "onnx").mkdir()
+    for name in ("model.onnx", "model.onnx.data"):
+        (folder / name).rename(folder / "onnx" / name)
+    shutil.copy(folder / "onnx" / "model.onnx", folder / "onnx" / "model_O2.onnx")
+    caplog.set_level("INFO")
+    assert isinstance(prepare_export(folder).checkpoint, OnnxModel)
+    assert "the graph is onnx/model.onnx, not onnx/model_O2.onnx" in caplog.text
+    named = open_model(folder / "onnx" / "model_O2.onnx")
+    assert (folder, folder / "onnx" / "model_O2.onnx") == (named.folder, named.source)
+    assert "model check" in check_command(named, "cpu", VARIANTS[0])
+    assert str(named.source) in check_command(named, "cpu", VARIANTS[0])
+    with pytest.raises(ModelError, match=r"model_O9\.onnx: no such file.*onnx/model_O2\.onnx"):
+        open_model(folder / "onnx" / "model_O9.onnx")
+
+
+@pytest.mark.parametrize("names", [("a.onnx", "b.onnx"), ("model.onnx", "onnx/model.onnx")])
+def test_two_candidates_are_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    """The message has a source that names one."""
+    folder = write_export("bert", "single", tmp_path / "model")
+    (folder / "onnx").mkdir()
+    content = (folder / "model.onnx").read_bytes()
+    (folder / "model.onnx").unlink()
+    for name in names:
+        (folder / name).write_bytes(content)
+    with pytest.raises(
+        ModelError, match=f"2 ONNX files.*{names[0]}, {names[1]}. Name it as the source: {folder}/{names[0]}"
+    ):
+        open_model(folder)
+
+
+@pytest.mark.parametrize(("kind", "message"), [("half", "weights in half precision"), ("int8", "is quantised")])
+def test_a_file_in_a_reduced_precision_is_refused(kind: str, message: str, tmp_path: Path) -> None:
+    """No gate could compare it with anything, and records would say fp32."""
+
+    def reduce(model: onnx.ModelProto) -> None:
+        if kind == "int8":
+            model.graph.node.append(helper.make_node("DynamicQuantizeLinear", ["logits"], ["q", "scale", "zero"]))
+        for tensor in model.graph.initializer if kind == "half" else ():
+            tensor.data_type = TensorProto.FLOAT16 if tensor.data_type == TensorProto.FLOAT else tensor.data_type
+
+    folder = write_export("bert", "single", tmp_path / "model", reduce)
+    with pytest.raises(ModelError, match=f"{message}.*Take the export in fp32, usually onnx/model.onnx"):
+        open_model(folder)
+
+
+# ---- what the file does not say
+
+
+def spoil(model: onnx.ModelProto, operator: str, inputs: list[str], **attributes: Any) -> None:  # noqa: ANN401  as onnx.helper takes them
+    """Put an operator between the logits and the output."""
+    for node in model.graph.node:
+        node.output[:] = ["inner" if each == "logits" else each for each in node.output]
+    model.graph.node.append(helper.make_node(operator, ["inner", *inputs], ["logits"], **attributes))
+
+
+def fix_batch(model: onnx.ModelProto) -> None:
+    """A size that the exporter wrote into the graph."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1, 4], np.int64), "one_window"))
+    spoil(model, "Reshape", ["one_window"])
+
+
+def widen(model: onnx.ModelProto) -> None:
+    """A fifth class, and an output whose width the file does not say."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array([0, 1, 2, 3, 0], np.int64), "five"))
+    spoil(model, "Gather", ["five"], axis=1)
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "classes"
+
+
+def ignore_mask(model: onnx.ModelProto) -> None:
+    """Every window sees the padding of its batch: the mask is 1 everywhere."""
+    place = next(index for index, node in enumerate(model.graph.node) if node.output[0] == "mask.float")
+    model.graph.node[place].output[0] = "mask.read"
+    nothing = helper.make_node("Sub", ["mask.read", "mask.read"], ["mask.nothing"])
+    model.graph.node.insert(place + 1, helper.make_node("Exp", ["mask.nothing"], ["mask.float"]))
+    model.graph.node.insert(place + 1, nothing)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: spoil(model, "NoSuchOperator", [], domain="com.microsoft"), "NoSuchOperator"),
+        (fix_batch, r"does not run a batch of 2 windows.*dynamic batch and length"),
+        (widen, r"numbers of shape \(2, 5\), not \(2, 4\): it is not the model of config\.json"),
+        (ignore_mask, "a window's answers change by .* beside a longer window"),
+    ],
+    ids=["operator", "fixed size", "width", "mask"],
+)
+def test_what_shows_only_when_it_runs_is_refused_when_it_is_opened(
+    change: Change, message: str, tmp_path: Path
+) -> None:
+    """Before the first article, and by name."""
+    model = prepare_export(write_export("bert", "single", tmp_path / "model", change))
+    with pytest.raises(ModelError, match=message):
+        model.open_session(threads_per_run=1, concurrency=1)
+
+
+def test_more_tokens_than_embeddings_are_refused(tmp_path: Path) -> None:
+    """A config.json of another model; without vocab_size, the tokenizer is compared with the graph."""
+    folder = write_export("bert", "single", tmp_path / "model")
+    rows = open_model(folder).config.vocab_size
+    write_config(folder, {"vocab_size": None})
+    assert rows == open_model(folder).config.vocab_size
+    write_config(folder, {"vocab_size": rows + 1})
+    with pytest.raises(ModelError, match=f"it has {rows} embeddings, and config.json says {rows + 1} tokens"):
+        open_model(folder)
+
+
+def test_weights_that_are_cut_short_are_refused(tmp_path: Path) -> None:
+    """The end of a download is missing."""
+    folder = write_export("bert", "single", tmp_path / "model")
+    data = folder / "model.onnx.data"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"its weights end at byte \d+ of model\.onnx\.data, which has"):
+        open_model(folder)
+
+
+def test_weights_in_an_attribute_lie_beside_the_graph_too(tmp_path: Path) -> None:
+    """A constant may be in any file, so its place is checked like that of other weights."""
+
+    def add_constant(model: onnx.ModelProto) -> None:
+        tensor = TensorProto(dims=[1], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value="../secret")
+        model.graph.node.append(helper.make_node("Constant", [], ["secret"], value=tensor))
+
+    with pytest.raises(ModelError, match=r"must lie beside it, and \.\./secret does not"):
+        open_model(write_export("bert", "single", tmp_path / "model", add_constant))
