@@ -238,7 +238,7 @@ def test_blocks_have_the_texts_that_they_have_alone(blocks: list[str]) -> None:
 
 # ---- hostile HTML
 
-SIZE = 200_000
+SIZE = 100_000
 HOSTILE = [
     "<div>", "</div>", "<p>a</p>", "a<b>", "<", "&", "&lt", "&#", "&#x", "&a", "<!--", "<![CDATA[", "</", "<a b=", '<a b="',
     "<script>", "<svg>", "<svg></svg>a", "</svg>", "<template>", "<select><video>", "<pre>a", "a  ", "a\n", "<br>",
@@ -248,11 +248,11 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_html_makes_no_text_or_map_beyond_its_size(piece: str) -> None:
-    """200,000 characters of it: nothing is raised, and nesting costs nothing."""
+    """100,000 characters of it: nothing is raised, and nesting costs nothing."""
     for source in (
         piece * (SIZE // len(piece)),
         "Oslo" + piece * (SIZE // len(piece)) + "Rome",
-        f"<p>{piece}" * 20_000,
+        f"<p>{piece}" * 10_000,
     ):
         text, source_map = read_html([source])
         assert len(text) <= len(source)

@@ -10,6 +10,7 @@ import pytest
 from inference.conftest import REFERENCE
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
+from support.attention_kernels import UNFUSED, kernels_of
 from support.head_references import HEADS, OUTPUTS, write_folder
 from support.models import open_minilm
 
@@ -25,7 +26,6 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.records import Batch, Window
-from tools.bench.gpu.correctness import UNFUSED, kernels_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
 LIMITS = {"fp16": 2e-2, "fp32": 1e-3}
@@ -60,7 +60,7 @@ def test_attention_is_fused_in_every_layer(precision: str, pud_windows: list[Win
     """ONNX Runtime names its kernels: one per layer, and none of them is the unfused one, though windows are short."""
     checkpoint, variant = open_minilm(), VARIANTS[precision]
     path = prepare_variant(checkpoint, variant, "cuda", cache_dir=cache_dir).onnx_path
-    kernels = kernels_of(path, variant.feeds(pud_windows[:64], pad_id=0), dry=False)
+    kernels = kernels_of(path, variant.feeds(pud_windows[:64], pad_id=0))
     assert UNFUSED not in kernels
     assert sum(kernels.values()) >= checkpoint.config.layers
 

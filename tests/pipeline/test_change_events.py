@@ -17,7 +17,10 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.indexing.index_documents import DocumentMaker
+from enricher.worker.commands import enrich
 from enricher.worker.kafka.metadata import raw_record
+from tools.chaos.stub import StubEngine, stub_model
+from tools.worker_parts import tasks_of
 
 DELETES = 400
 MARKED = {
@@ -92,9 +95,9 @@ def test_a_delete_without_a_key_deletes_by_its_id(topics: Topics) -> None:
     assert 0 == verified.exit_code, verified.output
 
 
-@pytest.mark.usefixtures("shared_models")
 def test_files_have_no_tombstones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that deletes is refused by name, whatever else it lacks, and is no failure of the run."""
+    monkeypatch.setattr(enrich, "load_tasks", lambda settings, **_: tasks_of(settings, stub_model(StubEngine())))
     for name, each in tomllib.loads(SETTINGS)["articles"].items():
         monkeypatch.setenv(f"ENRICHER_ARTICLES__{name.upper()}", json.dumps(each))
     lines = [event(1), event(2, op="u", after=...)]

@@ -32,7 +32,6 @@ from enricher.worker.records import (
 )
 from enricher.worker.rules.windowing import WindowCutter
 from tools import ROOT
-from tools.demo.checkpoints import write_pooling
 
 REFERENCE = ROOT / "tests" / "data" / "reference"
 OUTPUTS = REFERENCE / "heads"
@@ -50,6 +49,7 @@ BEFORE, AFTER = (2,), (3,)
 WINDOW_TOKENS, OVERLAP_TOKENS = 64, 16
 ARTICLES_TOKENS = {1: 50, 3: 150, 40: 1850}
 """Tokens of an article, by the number of its windows."""
+_MODES = ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
 _NAMES = {
     "bert": "Bert",
     "roberta": "Roberta",
@@ -92,9 +92,23 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     if not labels:
-        mode: Literal["mean_tokens", "cls_token"] = "mean_tokens" if head == "mean" else "cls_token"
-        write_pooling(folder, config.get("hidden_size") or config["dim"], mode, normalised=head == "mean")
+        mode = "mean_tokens" if head == "mean" else "cls_token"
+        _write_pooling(folder, config.get("hidden_size") or config["dim"], mode, normalised=head == "mean")
     return folder
+
+
+def _write_pooling(folder: Path, width: int, mode: str, *, normalised: bool) -> None:
+    """Write `modules.json` and `1_Pooling/config.json`. `width`: numbers of a vector."""
+    (folder / "1_Pooling").mkdir()
+    modes = {f"pooling_mode_{each}": each == mode for each in _MODES}
+    pooling = {"word_embedding_dimension": width, **modes, "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=1))
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", **({"Normalize": "2_Normalize"} if normalised else {})}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=1))
 
 
 def articles() -> dict[int, Cut]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from enricher.errors import ModelError
+from enricher.worker.inference.device.hardware import resolve_device
+from enricher.worker.settings import load_settings
 from tools.bench.bench import Bench
 from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figures
@@ -19,18 +23,34 @@ from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figure
 LEGS = ("limit", "latency", "peers")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
+COMMANDS = {"fill": "tools.bench.fill", "gpu": "tools.bench.gpu.steps", "carry": "tools.bench.gpu.carry"}
+"""Commands that are no legs: modules, imported when asked for, with `main`, and with `HELP` unless its docstring is that."""
+
+
+def app_of(command: str = "") -> typer.Typer:
+    """The command line of one of `COMMANDS`; of the legs without a name."""
+    module = importlib.import_module(COMMANDS[command]) if command else None
+    app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+    app.command(help=getattr(module, "HELP", None))(module.main if module else main)
+    return app
+
 
 def main(
     legs: Annotated[list[str] | None, typer.Argument(help=f"Legs to run, of {', '.join(LEGS)}; default: all.")] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs; contenders take turns.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for one JSON file per leg, and the plots as PNG.")] = None,
     *,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Where the model runs; default: as the settings of the worker say."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
     """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead.
 
     The leg `peers` has ONNX Runtime in process and behind FastAPI, DJL with ONNX Runtime on the JVM, and on PyTorch,
-    if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline, TorchScript and torch.compile.
+    if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline, TorchScript and torch.compile. On a GPU it
+    is the step of `scripts/bench gpu`, in fp16 and with two models, and takes at most four minutes.
 
     On a GPU: `scripts/bench gpu --help`.
     """
@@ -38,12 +58,20 @@ def main(
     chosen = legs or list(LEGS)
     if unknown := sorted(set(chosen) - set(LEGS)):
         raise typer.BadParameter(f"{', '.join(unknown)}: the legs are {', '.join(LEGS)}")
+    if device:
+        os.environ["ENRICHER_MODEL__DEVICE"] = device
+    try:
+        step_of_gpu = {"peers"} & {*chosen} if resolve_device(load_settings().model.device) == "cuda" else set()
+    except ModelError as error:
+        raise typer.BadParameter(f"--device: {error}") from error
     bench = Bench(1 if quick else repetitions, quick, print)
-    outcomes = _measure_legs([name for name in LEGS if name in chosen], bench)
+    outcomes = _measure_legs([name for name in LEGS if name in {*chosen} - step_of_gpu], bench)
     for outcome in outcomes.values():
         print_outcome(outcome)
     if out:
         _write(out, outcomes)
+    if step_of_gpu:
+        app_of("gpu")([*step_of_gpu, "--out", str(out or "gpu-bench")])
 
 
 def _measure_legs(names: list[str], bench: Bench) -> dict[str, Outcome]:
@@ -69,4 +97,5 @@ def _write(folder: Path, outcomes: dict[str, Outcome]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    command = sys.argv[1] if sys.argv[1:] and sys.argv[1] in COMMANDS else ""
+    app_of(command)(sys.argv[2 if command else 1 :], prog_name=f"scripts/bench {command}".strip())

@@ -11,9 +11,16 @@ from functools import cached_property
 import orjson
 from confluent_kafka import Producer
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.device.hardware import default_concurrency, resolve_device
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.advice import advice_for
+from enricher.worker.inference.run.engine import OnnxEngine
+from enricher.worker.inference.run.model import prepare_variant
+from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
-from enricher.worker.wiring.loaded_tasks import Model
+from enricher.worker.wiring.loaded_tasks import Model, batch_rules, window_lengths
 from tools.bench.machine import LoadMeter
 from tools.bench.repeating import Run, interleave
 from tools.kafka import Cluster
@@ -52,6 +59,19 @@ class Bench:
             other = change(self.settings, model={"precision": precision})
             self._models[precision] = self.model if same else load_model(other)
         return self._models[precision]
+
+    def model_of(self, checkpoint: Checkpoint, variant: Variant) -> Model:
+        """This checkpoint in this variant, warmed up, even if no report of the quality gate allows it to serve."""
+        chosen, device = self.settings.model, resolve_device(self.settings.model.device)
+        prepared = prepare_variant(checkpoint, variant, device, cache_dir=chosen.cache_dir)
+        tokenizer = ArticleTokenizer(checkpoint)
+        advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+        concurrency = chosen.concurrency or default_concurrency(device)
+        engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
+        model = Model(prepared, tokenizer, engine, advice, concurrency)
+        batch_tokens = batch_rules(self.settings, model).max_batch_tokens
+        engine.warm_up(window_lengths(self.settings, model), batch_tokens=batch_tokens)
+        return model
 
     @cached_property
     def cluster(self) -> Cluster:

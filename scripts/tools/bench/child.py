@@ -1,13 +1,12 @@
-"""A helper process that talks in lines of JSON and ends when its standard input ends.
-
-So no process outlives the bench, however that ends.
-"""
+"""A helper process that is talked to in lines of JSON. None outlives the bench: it ends with its standard input."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,15 +14,18 @@ import orjson
 
 from tools import python_path
 
-_LEAVE_S = 60.0
-"""A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
+PYTHON = (sys.executable, "-m")
+ANSWER_S = 300.0
+"""Limit for one answer, with loading the model and what PyTorch compiles for it, which takes a minute on two cores."""
+_LEAVE_S = 30.0
 
 
-def launch(module: str) -> subprocess.Popen[bytes]:
-    """Start `python -m module`; its standard input and output are pipes."""
-    environment = {**os.environ, "PYTHONPATH": python_path()}
-    command = [sys.executable, "-m", module]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+class ChildFailed(RuntimeError):
+    """A process ended or did not answer. `why`: the end of its output, or how it ended if it said nothing."""
+
+    def __init__(self, command: str, why: str) -> None:
+        super().__init__(f"{command}: {why}")
+        self.why = why
 
 
 def tell(message: object) -> None:
@@ -33,26 +35,48 @@ def tell(message: object) -> None:
 
 
 class Child:
-    """`python -m module`, started at once. Leaving the context asks it to end; after an error it is killed.
+    """`LAUNCHER... PROGRAM ARGUMENTS...`, started at once; the launcher runs a module of Python unless another is named.
 
-    `process`: what was started instead; `module` is then its name in messages.
+    `limit_s`: how long it may take for an answer; then it is killed. Leaving the context ends it.
     """
 
-    def __init__(self, module: str, process: subprocess.Popen[bytes] | None = None) -> None:
-        self._module = module
-        self._process = process or launch(module)
+    def __init__(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> None:
+        self.limit_s = ANSWER_S
+        self._late = ""
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the context is left
+        self._command = [*launcher, program, *map(str, arguments)]
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=_environment(),
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def say(self, message: object) -> None:
-        assert self._process.stdin, "the process was asked to end already"
-        self._process.stdin.write(orjson.dumps(message) + b"\n")
-        self._process.stdin.flush()
+        """Send a message. Raises ChildFailed if the child ended."""
+        assert self._process.stdin, "the pipe is made at the start"
+        try:
+            self._process.stdin.write(orjson.dumps(message) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._end_error() from None
 
     def hear(self) -> dict[str, Any]:
-        """Read the next message. Blocks; the child bounds its own waits. Raises RuntimeError if the child ended."""
+        """Read the next message. Raises ChildFailed if the child ended, or said nothing for `limit_s`."""
         assert self._process.stdout, "the pipe is made at the start"
-        line = self._process.stdout.readline()
+        alarm = threading.Timer(self.limit_s, self._kill_late)
+        alarm.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            alarm.cancel()
         if not line:
-            raise self._end_error(self._process.wait())
+            raise self._end_error()
         message: dict[str, Any] = orjson.loads(line)
         return message
 
@@ -61,19 +85,15 @@ class Child:
         self.say(command)
         return self.hear()
 
-    def leave(self) -> None:
-        """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
-        if self._process.stdin and not self._process.stdin.closed:
-            self._process.stdin.close()
-        if code := self._process.wait(_LEAVE_S):
-            raise self._end_error(code)
-
-    def kill(self) -> None:
+    def _kill_late(self) -> None:
+        self._late = f"no answer within {self.limit_s:.0f} s"
         self._process.kill()
-        self._process.wait()
 
-    def _end_error(self, code: int) -> RuntimeError:
-        return RuntimeError(f"{self._module} ended with code {code}; see its messages above")
+    def _end_error(self) -> ChildFailed:
+        code = self._process.wait(_LEAVE_S)
+        self._complaints.seek(0)
+        said = self._complaints.read().decode(errors="replace").strip().splitlines()[-5:]
+        return ChildFailed(" ".join(self._command), self._late or "\n".join(said) or f"exit code {code}")
 
     def __enter__(self) -> Self:
         return self
@@ -81,8 +101,19 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # The exit code tells nothing: a server reads no messages, so all are ended by a signal.
         try:
-            if error is None:
-                self.leave()
+            self._process.terminate()
+            self._process.wait(_LEAVE_S)
         finally:
-            self.kill()
+            self._process.kill()
+            self._process.wait()
+            self._complaints.close()
+
+
+def _environment() -> dict[str, str]:
+    """Our environment with `scripts` first on the path, without settings for Java or for the tokenizer library's threads."""
+    from tools.kafka.java import clean_environment  # noqa: PLC0415  peers with a Python of their own lack what it imports
+
+    kept = {name: value for name, value in clean_environment().items() if name != "TOKENIZERS_PARALLELISM"}
+    return kept | {"PYTHONPATH": python_path()}

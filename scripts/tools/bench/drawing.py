@@ -75,16 +75,6 @@ def _lines(axes: Axes, series: Sequence[Series]) -> None:
             axes.fill_between(each.x, each.low, each.high, alpha=0.15)
 
 
-def _stacked(axes: Axes, series: Sequence[Series]) -> None:
-    """Stacked horizontal bars, one series per part. With more parts than colours, the rest is hatched."""
-    left = [0.0] * len(series[0].y)
-    for index, each in enumerate(series):
-        hatch = "///" if index >= len(COLOURS) else None
-        axes.barh(range(len(each.y)), each.y, left=left, label=each.name, hatch=hatch, edgecolor="white", linewidth=0)
-        left = [before + value for before, value in zip(left, each.y, strict=True)]
-    _name_rows(axes, series)
-
-
 def _spread(series: Series) -> list[list[float]] | None:
     if series.low is None or series.high is None:
         return None
@@ -97,5 +87,4 @@ _KINDS: dict[str, Callable[[Axes, Sequence[Series]], None]] = {
     "bars": _bars,
     "barh": partial(_bars, across=True),
     "lines": _lines,
-    "stacked": _stacked,
 }

@@ -317,7 +317,3 @@ def outcome(filled: Filled) -> Outcome:
         [("", *(f"{1000 * seconds:.0f}" for seconds in parts.values()))],
     )
     return Outcome(figures=seen, tables=(of_bare, waits))
-
-
-if __name__ == "__main__":
-    typer.run(main)

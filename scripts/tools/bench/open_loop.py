@@ -125,7 +125,7 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
         publisher.warm_up()
         reader.wait_for(job.warm, _READY_S)
         cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
-        tell({"start_s": start_s})
+        tell({"begins": True})
         publisher.run(start_s)
         reader.wait_for(job.warm + len(job.values), job.grace_s)
         cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s

@@ -16,6 +16,9 @@ import orjson
 from rich.console import Console
 from rich.table import Table as RichTable
 
+Row = dict[str, Any]
+"""What was measured once, as a line of JSON whose keys name units."""
+ROWS_FILE = "gpu.jsonl"
 _FILE_WIDTH = 160
 """Characters of a line where the output is no terminal, so that tables keep their words whole."""
 
@@ -47,7 +50,7 @@ class Plot:
 
     name: str
     title: str
-    kind: Literal["bars", "barh", "lines", "stacked"]
+    kind: Literal["bars", "barh", "lines"]
     x_label: str
     y_label: str
     series: Sequence[Series]
@@ -90,6 +93,18 @@ def write_figures(path: Path, figures: Mapping[str, Any]) -> None:
     """Write them as indented JSON; the folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows of a run on a GPU, also of one that was killed while it wrote the last."""
+    path = folder / ROWS_FILE
+    rows: list[Row] = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            continue
+    return rows
 
 
 def save_plots(outcome: Outcome, folder: Path) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -27,7 +26,6 @@ class Leg:
     feeds: Callable[[Sequence[Window]], Any]
     run: Callable[[Any], Any]
     pads: bool = True
-    onnx_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +74,19 @@ def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches
         if batches[-1] and (len(batches[-1]) + 1) * longest > batch_tokens:
             batches.append([])
         batches[-1].append(window)
+    return batches
+
+
+def packed_batches(windows: Sequence[Window], max_tokens: int) -> Batches:
+    """In order, as many windows as fit into `max_tokens`: packed batches gain nothing from similar lengths."""
+    batches: Batches = [[]]
+    left = max_tokens
+    for window in windows:
+        if window.length_tokens > left and batches[-1]:
+            batches.append([])
+            left = max_tokens
+        batches[-1].append(window)
+        left -= window.length_tokens
     return batches
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from tools import ARTICLES
 from tools.archives import ArchiveError
 from tools.demo.commands import INDEX, SETTINGS, Failed, enricher, index_and_search, own_topics
-from tools.demo.report import TASKS, Watcher, show, show_tasks, tasks_settings
+from tools.demo.report import TASKS, read_outputs, show, show_tasks, tasks_settings
 from tools.kafka import Cluster, ClusterError
 from tools.opensearch import OpenSearchError
 
@@ -51,7 +51,7 @@ def how_to_find_it() -> str:
 def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, index: bool = False) -> None:
     """Start Kafka if needed, publish, run the worker, show the results.
 
-    `tasks`: with a class and a vector as well. `index`: then index the records, and serve a search page until Ctrl-C.
+    `tasks`: with a class of each article as well. `index`: then index the records, and serve a search page until Ctrl-C.
     """
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _start_kafka(console, opened)
@@ -68,14 +68,13 @@ def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False, ind
     console.rule(f"enricher publish {ARTICLES.name}")
     enricher(["publish", str(ARTICLES)], environment)
     console.rule("enricher run --until-caught-up")
-    with Watcher(topics, expected=len(articles)) as watcher:
-        summary = folder / "summary.json"
-        enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
-        outcomes = watcher.all()
+    summary = folder / "summary.json"
+    enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
     console.rule("results")
-    show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
+    records, dead_letters = read_outputs(topics)
+    show(_wide(Console()), articles, records, dead_letters, orjson.loads(summary.read_bytes()))
     if tasks:
-        show_tasks(_wide(Console()), articles, outcomes)
+        show_tasks(_wide(Console()), articles, records)
     if index:
         index_and_search(topics, environment, console)
 

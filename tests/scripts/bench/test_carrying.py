@@ -9,7 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from tools import ARTICLES, MINILM, ROOT, SCRIPTS
-from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, main, trim
+from tools.bench.__main__ import app_of
+from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, trim
 from tools.bench.gpu.correctness import REFERENCE
 
 Entry = tuple[int, bytes]
@@ -85,9 +86,7 @@ def test_the_checkout_has_what_the_bench_reads_and_no_large_weights() -> None:
     assert sum((ROOT / name).stat().st_size for name in files) < 64 * 2**20
 
 
-@pytest.mark.parametrize("arguments", [["gpus"], ["--package", "pydanti"], ["--out", f"{__file__}/out"]])
+@pytest.mark.parametrize("arguments", [["gpus"], ["--python"], ["--out", f"{__file__}/out"]])
 def test_wrong_arguments_are_refused_before_any_download(arguments: list[str]) -> None:
     """The archives take minutes."""
-    app = typer.Typer()
-    app.command()(main)
-    assert 2 == CliRunner().invoke(app, arguments).exit_code
+    assert 2 == CliRunner().invoke(app_of("carry"), arguments).exit_code

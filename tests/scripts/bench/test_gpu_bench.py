@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +17,20 @@ from typer.testing import CliRunner
 
 from enricher.worker.inference.device.hardware import cuda_problem
 from tools import SCRIPTS
-from tools.bench.gpu.__main__ import app
-from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
+from tools.bench.__main__ import app_of
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.correctness import kernels_in
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news, packed_batches
-from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN, outcome
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news
+from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN
+from tools.bench.gpu.report import outcome as outcome_of
+from tools.bench.gpu.rows import GpuBench
 from tools.bench.gpu.steps import STEPS, Step, run_steps
-from tools.bench.outcome import Outcome
-from tools.bench.passes import in_order_of_arrival
+from tools.bench.outcome import ROWS_FILE, Outcome, Row, read_rows
+from tools.bench.passes import in_order_of_arrival, packed_batches
+from tools.bench.peers.line_up import AS_POLLED, COMPILED, OVER_HTTP, PIPELINE
+from tools.bench.peers.results import BARE, STEP, markdown
+from tools.bench.peers.results import OURS as WORKER
 
-PRINTED = """Operator=PackedMultiHeadAttention Node=layer.0.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
-Operator=PackedMultiHeadAttention Node=layer.1.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
-Operator=Attention Node=Attention_0 DataType=fp16 SdpaKernel=MATH
-"""
+QUESTIONS = {step.name: step.question for step in STEPS}
 OURS: Row = {
     "step": "stock",
     "leg": "packed-fp16",
@@ -53,31 +54,36 @@ def bench_gpu(*arguments: str, python: str = sys.executable) -> subprocess.Compl
     )
 
 
+def outcome(rows: Sequence[Row]) -> Outcome:
+    """The tables, plots and claims of these rows."""
+    return outcome_of(rows, QUESTIONS)
+
+
 def comparison(found: Outcome) -> list[list[str]]:
     """The rows of the first table."""
     return [list(row) for row in found.tables[0].rows]
 
 
-def hangs(bench: Bench) -> None:
+def hangs(bench: GpuBench) -> None:
     """A step that never ends."""
     bench.add(value=1)
     signal.pause()
 
 
-def fails(bench: Bench) -> None:
+def fails(bench: GpuBench) -> None:
     """A step with a mistake."""
     bench.add(value=2)
     message = "no such kernel"
     raise RuntimeError(message)
 
 
-def crashes(bench: Bench) -> None:
+def crashes(bench: GpuBench) -> None:
     """A step that takes its process with it, as a fault in a driver does."""
     del bench
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def answers(bench: Bench) -> None:
+def answers(bench: GpuBench) -> None:
     """A step that works."""
     bench.add(value=3)
 
@@ -85,16 +91,34 @@ def answers(bench: Bench) -> None:
 @pytest.mark.long
 def test_a_dry_run_goes_through_every_step_and_measures_nothing(tmp_path: Path) -> None:
     """Every step answers or says why not; figures of a GPU are missing, and the tables say so."""
-    done = bench_gpu("--dry", "--out", str(tmp_path / "out"))
+    steps = [name for name in QUESTIONS if name != STEP]
+    done = bench_gpu("--dry", *steps, "--out", str(tmp_path / "out"))
     assert 0 == done.returncode, done.stderr
     rows = read_rows(tmp_path / "out")
-    assert [step.name for step in STEPS] == [*dict.fromkeys(row["step"] for row in rows)]
+    assert steps == [*dict.fromkeys(row["step"] for row in rows)]
     assert [] == [row for row in rows if "failed" in row or "late" in row or not row["dry"]]
     legs = {row["leg"] for row in rows if "leg" in row}
     assert {PACKED_FP16.name, PACKED_FP32.name, PADDED_FP32.name, STOCK} <= legs
     assert NOT_A_MEASUREMENT in " ".join(done.stdout.split())
     assert ["xlm-r-large: packed-fp16", *[NOT_RUN] * 4] in comparison(outcome(rows))
     assert orjson.loads((tmp_path / "out" / "tune.json").read_bytes())
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_the_peers_of_a_gpu_run_dry_and_find_what_the_worker_finds(tmp_path: Path) -> None:
+    """On a tiny model and 20 articles; who lacks PyTorch is told so instead of a number."""
+    done = bench_gpu("--dry", STEP, "--out", str(tmp_path))
+    assert 0 == done.returncode, done.stderr
+    rows = read_rows(tmp_path)
+    measured = {row["worker"]: row["in_headlines_f1"] for row in rows if "not_measured" not in row}
+    theirs = {AS_POLLED.format("fp32"), OVER_HTTP.format("fp32")}
+    assert {WORKER, BARE} | theirs <= measured.keys(), "float16 is float32 in a dry run"
+    assert all(measured[name] > 0.9 for name in theirs)
+    assert {PIPELINE.format("fp32"), COMPILED.format("fp32")} <= {row["worker"] for row in rows}
+    assert " s left: news: ours: turn 1" in done.stderr
+    with pytest.raises(SystemExit, match="no rows of a GPU"):
+        markdown(rows)
 
 
 @needs_no_gpu
@@ -109,7 +133,7 @@ def test_without_a_gpu_nothing_is_measured_on_the_cpu_instead(tmp_path: Path) ->
 @needs_no_gpu
 def test_without_a_gpu_no_step_that_needs_one_runs_even_alone(tmp_path: Path) -> None:
     """The step `machine` may have been left out."""
-    assert 2 == CliRunner().invoke(app, ["peak", "gate", "--out", str(tmp_path)]).exit_code
+    assert 2 == CliRunner().invoke(app_of("gpu"), ["peak", "gate", "--out", str(tmp_path)]).exit_code
     assert [["peak", "no_gpu"], ["gate", "no_gpu"]] == [[row["step"], [*row][2]] for row in read_rows(tmp_path)]
 
 
@@ -123,7 +147,7 @@ def test_without_a_gpu_no_step_that_needs_one_runs_even_alone(tmp_path: Path) ->
 )
 def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
     """Before anything runs."""
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(app_of("gpu"), arguments)
     assert 2 == result.exit_code
     assert said in result.output
 
@@ -147,7 +171,7 @@ def test_a_step_that_fails_crashes_or_is_late_costs_only_itself(tmp_path: Path) 
         Step("crashes", crashes, 60),
         Step("answers", answers, 60),
     ]
-    run_steps(Bench(dry=True, out=tmp_path, scratch=tmp_path, began_s=time.monotonic()), steps, minutes=10)
+    run_steps(GpuBench(dry=True, out=tmp_path, scratch=tmp_path, began_s=time.monotonic()), steps, minutes=10)
     found = [{key: row[key] for key in row if key not in {"at_s", "dry", "ok"}} for row in read_rows(tmp_path)]
     assert [
         {"step": "hangs", "value": 1},
@@ -161,7 +185,7 @@ def test_a_step_that_fails_crashes_or_is_late_costs_only_itself(tmp_path: Path) 
 
 def test_a_step_for_which_no_time_is_left_says_so(tmp_path: Path) -> None:
     """It is not begun."""
-    bench = Bench(dry=False, out=tmp_path, scratch=tmp_path, began_s=time.monotonic() - 599)
+    bench = GpuBench(dry=False, out=tmp_path, scratch=tmp_path, began_s=time.monotonic() - 599)
     run_steps(bench, [Step("hangs", hangs, 60)], minutes=10)
     assert ["no time left"] == [row["skipped"] for row in read_rows(tmp_path)]
 
@@ -170,7 +194,7 @@ def test_the_rows_of_a_killed_run_make_tables(tmp_path: Path) -> None:
     """The last line may be torn."""
     (tmp_path / ROWS_FILE).write_bytes(b"\n".join(map(orjson.dumps, (PEAK, OURS))) + b'\n{"step": "stock", "leg')
     assert [PEAK, OURS] == read_rows(tmp_path)
-    result = CliRunner().invoke(app, ["--tables", "--out", str(tmp_path)])
+    result = CliRunner().invoke(app_of("gpu"), ["--tables", "--out", str(tmp_path)])
     assert 0 == result.exit_code
     assert "60,000" in result.stdout
 
@@ -182,8 +206,8 @@ def test_what_is_compared_is_ours_and_the_sustained_peak() -> None:
     assert ["bert-base: packed-fp16", "60,000", NOT_RUN, "60,000", "30%"] in comparison(found)
     assert [f"bert-base: {STOCK}", "40,000 (1.50x)", NOT_RUN, "40,000 (1.50x)", "20%"] in comparison(found)
     assert not found.tables[0].note
-    assert [f"{step.name}: {step.question}" for step in STEPS] == [table.title for table in outcome([]).tables[1:]]
-    assert all([(NOT_RUN,)] == list(table.rows) for table in outcome([]).tables[1:])
+    [not_run] = outcome([]).tables
+    assert [*QUESTIONS.items()] == list(not_run.rows)
 
 
 def test_the_plot_is_of_whole_runs_alone() -> None:
@@ -196,15 +220,10 @@ def test_the_plot_is_of_whole_runs_alone() -> None:
 
 def test_every_step_says_what_it_answers() -> None:
     """In --help."""
-    result = CliRunner().invoke(app, ["--help"])
+    result = CliRunner().invoke(app_of("gpu"), ["--help"])
     assert 0 == result.exit_code
     said = " ".join(result.stdout.split())
     assert all(step.question and f"{step.name}: {step.question}" in said for step in STEPS)
-
-
-def test_kernel_names_are_found_in_what_onnx_runtime_prints() -> None:
-    """One line for each time a kernel is chosen."""
-    assert {"FLASH_ATTENTION": 2, "MATH": 1} == kernels_in(PRINTED)
 
 
 def test_operations_are_counted_as_the_products_that_there_are() -> None:

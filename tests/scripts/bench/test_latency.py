@@ -8,22 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from tools.bench.legs.latency import outcome
-from tools.bench.legs.latency.point import (
-    NAIVE,
-    OURS,
-    WARM_UP_S,
-    Batching,
-    Measured,
-    Point,
-    Repeated,
-    Traffic,
-    rate_between,
-)
+from tools.bench.legs.latency import NAIVE, OURS, WARM_UP_S, Measured, Point, Repeated, Traffic, outcome, rate_between
 from tools.bench.load import Mix, poisson
 from tools.bench.repeating import p99, percentile
-
-BATCHING = Batching(padded_per_real_token=1.1, tokens_per_batch=275.0, run_ms=9.0)
 
 
 def _measured(latencies_ms: Sequence[float]) -> Measured:
@@ -38,7 +25,6 @@ def _measured(latencies_ms: Sequence[float]) -> Measured:
         client_cores=0.01,
         others_cores=0.0,
         publisher_late_p99_ms=0.2,
-        batching=BATCHING,
     )
 
 
@@ -91,7 +77,6 @@ def test_costs_are_per_article_of_the_measured_time() -> None:
     found = _measured([1.0] * 10).values
     assert (200.0, 100.0) == (found["worker_ms_per_article"], found["broker_ms_per_article"])
     assert (2.0, 0.5) == (found["transactions_per_s"], found["articles_per_transaction"])
-    assert 1.1 == found["padded_per_real_token"]
 
 
 @pytest.mark.parametrize(

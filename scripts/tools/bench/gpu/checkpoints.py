@@ -5,8 +5,9 @@ Weights are never zeros: with zeros a GPU draws less power and runs faster than 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,15 @@ SHAPES = {
         intermediate_size=3072,
         max_position_embeddings=512,
     ),
+    "bert-large": Shape(
+        model_type="bert",
+        vocab_size=30_522,
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+        max_position_embeddings=512,
+    ),
     "tiny": Shape(
         model_type="bert",
         vocab_size=1000,
@@ -80,14 +90,34 @@ SHAPES = {
 }
 
 
-def write_checkpoint(folder: Path, shape: Shape, *, spread: float = 0.02, seed: int = 0) -> Path:
-    """Write a folder that transformers and enricher open: float16 weights, normal with deviation `spread`; norms near 1."""
+OUTSIDE_BIAS = 2.0
+"""Standard deviations of a random logit by which the first label, `O`, leads: about one label in ten is then an entity."""
+
+
+def write_labelled(folder: Path, shape: Shape, source: Path) -> Path:
+    """Write a checkpoint for real texts: with the tokenizer of the folder `source`, and an entity in about ten labels."""
+    vocab_size = orjson.loads((source / "config.json").read_bytes())["vocab_size"]
+    write_checkpoint(folder, replace(shape, vocab_size=vocab_size), outside_bias=OUTSIDE_BIAS)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(source / name, folder / name)
+    return folder
+
+
+def write_checkpoint(
+    folder: Path, shape: Shape, *, spread: float = 0.02, seed: int = 0, outside_bias: float = 0.0
+) -> Path:
+    """Write a folder that transformers and enricher open: float16 weights, normal with deviation `spread`; norms near 1.
+
+    `outside_bias`: added to the logit of `O`, in standard deviations of a logit.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     tensors = {}
     for name, size in _tensors(shape):
         values = rng.standard_normal(size, np.float32) * np.float32(spread)
         is_scale = "norm" in name.lower() and name.endswith("weight")
+        if name == f"{CLASSIFIER}.bias":
+            values[0] += outside_bias * spread * shape.hidden_size**0.5
         tensors[name] = (values + np.float32(is_scale)).astype(np.float16)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_bytes(orjson.dumps(_config(shape), option=orjson.OPT_INDENT_2))

@@ -16,8 +16,8 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import Batch
 from tools import enricher_command
-from tools.bench.gpu.bench import Bench, model_source
 from tools.bench.gpu.legs import PACKED_FP16, Case, timed
+from tools.bench.gpu.rows import GpuBench, model_source
 
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
@@ -30,7 +30,7 @@ COMMAND_S = 120.0
 SAID_CHARS = 600
 
 
-def engine(bench: Bench) -> None:
+def engine(bench: GpuBench) -> None:
     """The worker's model through its engine: 1, 2 and 4 threads, which leave their core while they wait."""
     checkpoint = open_model(model_source())
     for threads in THREADS[:1] if bench.dry else THREADS:
@@ -48,7 +48,7 @@ def engine(bench: Bench) -> None:
             )
 
 
-def gate(bench: Bench) -> None:
+def gate(bench: GpuBench) -> None:
     """The worker's own commands: the report that lets fp16 serve its model, and the sweep of batch sizes."""
     device = ["--device", "cpu" if bench.dry else "cuda"]
     gold = ["--gold", str(_small_gold(bench.scratch))] if bench.dry else []
@@ -76,7 +76,7 @@ def run_command(arguments: Sequence[str], variables: Mapping[str, str]) -> tuple
     return done, (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
 
 
-def memory(bench: Bench) -> None:
+def memory(bench: GpuBench) -> None:
     """XLM-R-large with 6 GiB left: a batch that does not fit must run in halves, and so must the next."""
     checkpoint = bench.checkpoint(bench.shape("xlm-r-large"))
     if bench.dry:
@@ -87,7 +87,7 @@ def memory(bench: Bench) -> None:
     return None
 
 
-def _batches_too_large(bench: Bench, checkpoint: Checkpoint, counts: tuple[int, ...]) -> None:
+def _batches_too_large(bench: GpuBench, checkpoint: Checkpoint, counts: tuple[int, ...]) -> None:
     engine = _open(bench, checkpoint, 2)
     for count in counts:
         began_s = time.monotonic()
@@ -102,7 +102,7 @@ def _batches_too_large(bench: Bench, checkpoint: Checkpoint, counts: tuple[int, 
         )
 
 
-def _open(bench: Bench, checkpoint: Checkpoint, threads: int) -> OnnxEngine:
+def _open(bench: GpuBench, checkpoint: Checkpoint, threads: int) -> OnnxEngine:
     model = bench.graph(checkpoint, PackedFloat32() if bench.dry else PACKED_FP16)
     return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=threads)
 

@@ -28,9 +28,9 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
-from tools.bench.gpu.bench import Bench, model_source
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.passes import Leg, Passes, in_order_of_arrival, pad, stock_feeds
+from tools.bench.gpu.rows import GpuBench, model_source
+from tools.bench.passes import Leg, Passes, in_order_of_arrival, packed_batches, pad, stock_feeds
 from tools.bench.plain_export import write_fused
 from tools.worker_parts import decode_article, windows_of
 
@@ -73,19 +73,6 @@ def news(windows: int) -> list[Case]:
     return [Case("news, by arrival", arrived), Case("news, sorted", tuple(sorted(arrived)))]
 
 
-def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
-    """In order, as many windows as fit into `max_tokens`: packed batches gain nothing from similar lengths."""
-    batches: list[list[Window]] = [[]]
-    left = max_tokens
-    for window in windows:
-        if window.length_tokens > left and batches[-1]:
-            batches.append([])
-            left = max_tokens
-        batches[-1].append(window)
-        left -= window.length_tokens
-    return batches
-
-
 def window_of(ids: np.ndarray) -> Window:
     """A window of no article."""
     ids = ids.astype(np.int32)
@@ -109,7 +96,7 @@ PACKED_FP16, PACKED_FP32, PADDED_FP32 = PackedFloat16(), PackedCudaFloat32(), Pa
 
 
 def our_leg(
-    bench: Bench, checkpoint: Checkpoint, variant: Variant, outputs: Sequence[str] = ("labels", "scores")
+    bench: GpuBench, checkpoint: Checkpoint, variant: Variant, outputs: Sequence[str] = ("labels", "scores")
 ) -> Leg:
     """A variant of ours. In a dry run its graph and arrays are made, and a variant for the CPU runs instead."""
     built, runs = bench.graph(checkpoint, variant), variant
@@ -122,23 +109,17 @@ def our_leg(
         arrays = variant.feeds(windows, 0)
         return runs.feeds(windows, 0) if bench.dry else arrays
 
-    return Leg(
-        variant.name,
-        feeds,
-        lambda arrays: session.run(list(outputs), arrays),
-        pads=not variant.packs,
-        onnx_path=built.onnx_path,
-    )
+    return Leg(variant.name, feeds, lambda arrays: session.run(list(outputs), arrays), pads=not variant.packs)
 
 
-def stock_leg(bench: Bench, shape: str) -> Leg:
+def stock_leg(bench: GpuBench, shape: str) -> Leg:
     """A plain export, fused and turned into float16 by ONNX Runtime's transformer optimizer. float32 in a dry run."""
     checkpoint = bench.checkpoint(shape)
     path = write_fused(checkpoint, bench.scratch / "stock.onnx", half=not bench.dry)
     session = open_session(path, "cpu" if bench.dry else "cuda", threads_per_run=1, cpu_nodes=True)
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
     feeds = stock_feeds(known, checkpoint.first_position - 1 if checkpoint.first_position else 0)
-    return Leg(STOCK, feeds, lambda arrays: session.run(["logits"], arrays), onnx_path=path)
+    return Leg(STOCK, feeds, lambda arrays: session.run(["logits"], arrays))
 
 
 # ---- legs on PyTorch
@@ -178,21 +159,6 @@ def torch_leg(folder: Path, precision: str, *, compiled: bool, dry: bool) -> Leg
     return Leg(f"PyTorch {precision}, {'compiled' if compiled else 'eager'}", feeds, run)
 
 
-def kernel_times(run: Any, feed: Any, runs: int) -> dict[str, list[float]]:  # noqa: ANN401  any leg's
-    """Microseconds of each call of every kernel of this process: CUPTI sees those of ONNX Runtime too."""
-    profiler: Any = importlib.import_module("torch.profiler")
-    run(feed)
-    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA, profiler.ProfilerActivity.CPU]) as found:
-        for _ in range(runs):
-            run(feed)
-        importlib.import_module("torch").cuda.synchronize()
-    kernels: dict[str, list[float]] = {}
-    for event in found.events():
-        if str(event.device_type).endswith("CUDA"):
-            kernels.setdefault(event.name, []).append(event.time_range.elapsed_us())
-    return kernels
-
-
 def empty_cache() -> None:
     """Give PyTorch's memory back to the GPU, for the next leg."""
     importlib.import_module("gc").collect()
@@ -214,7 +180,7 @@ class Timing:
     cores: float
 
 
-def measure(bench: Bench, leg: Leg, shape: str, case: Case, batch_tokens: int, threads: int) -> None:
+def measure(bench: GpuBench, leg: Leg, shape: str, case: Case, batch_tokens: int, threads: int) -> None:
     """Add the row of one cell. Tokens and TFLOP/s count real tokens, not padding."""
     lengths = np.array(case.lengths_tokens)
     batching = in_order_of_arrival if leg.pads else packed_batches

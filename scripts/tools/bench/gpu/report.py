@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tools.bench.gpu.bench import GPU_STATE, Row, short
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
+from tools.bench.gpu.rows import GPU_STATE, short
 from tools.bench.gpu.speed import BASE, LARGE
-from tools.bench.gpu.steps import STEPS, Step
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table
+from tools.bench.peers import results as peers
 
 NOT_RUN = "not run"
 NOT_A_MEASUREMENT = "Dry run on a CPU, with tiny shapes: the figures mean nothing."
@@ -28,16 +28,30 @@ COMPARED = (
 CASES = ("256 each", "news, by arrival", "news, sorted")
 
 
-def outcome(rows: Sequence[Row]) -> Outcome:
-    """The comparison, then each step's question and rows; a claim for each step, which a wrong row breaks."""
+def outcome(rows: Sequence[Row], questions: Mapping[str, str]) -> Outcome:
+    """The comparison, then each step's question and rows, and which did not run; a claim for each that has a wrong row.
+
+    `questions`: by name of the step, in their order.
+    """
     note = NOT_A_MEASUREMENT if any(row.get("dry") for row in rows) else ""
     title = "Real tokens per second at each leg's best setting, and how many times as fast ours is"
     comparison = Table(title, ("shape and leg", *CASES, "of peak"), list(_comparison(rows)), note)
-    tables = [comparison, *(table for step in STEPS for table in _tables(step, rows))]
+    tables = [comparison] if any(row.get("shape") and row.get("leg") for row in rows) else []
+    ran = {row["step"] for row in rows}
+    for step, question in questions.items():
+        tables += _tables(f"{step}: {question}", [row for row in rows if row["step"] == step], rows)
+    if lacking := [(step, question) for step, question in questions.items() if step not in ran]:
+        tables.append(Table("Not run", ("step", "question"), lacking))
+    compared = [row for row in rows if row["step"] == peers.STEP and "worker" in row]
     wrong = dict.fromkeys(row["step"] for row in rows if row.get("ok") is False)
     claims = [Claim(f"{step}: {_reason(step, rows)}", held=False) for step in wrong]
     plot = _plot(rows)
-    return Outcome({"rows": len(rows)}, tables, [plot] if plot else [], claims)
+    return Outcome(
+        {"rows": len(rows)},
+        [*tables, *peers.tables(compared)],
+        [plot] if plot else [],
+        [*claims, *peers.claims(compared)],
+    )
 
 
 def _plot(rows: Sequence[Row]) -> Plot | None:
@@ -90,16 +104,13 @@ _EVERYWHERE = {"step", "at_s", "dry", "ok", *GPU_STATE}
 """Keys of every row."""
 
 
-def _tables(step: Step, rows: Sequence[Row]) -> Iterator[Table]:
-    """A table for each kind of row."""
+def _tables(title: str, own: Sequence[Row], rows: Sequence[Row]) -> Iterator[Table]:
+    """A table for each kind of row of a step. The step `peers` has tables of its own."""
     kinds: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row["step"] == step.name:
-            keys = tuple(key for key in row if key not in _EVERYWHERE - {"ok"})
+    for row in own:
+        keys = tuple(key for key in row if key not in _EVERYWHERE - {"ok"})
+        if "worker" not in row:
             kinds.setdefault(keys, []).append(row)
-    title = f"{step.name}: {step.question}"
-    if not kinds:
-        yield Table(title, ("",), [(NOT_RUN,)])
     for keys, found in kinds.items():
         peak = ["of peak"] if "leg" in keys else []
         cells = [
@@ -114,8 +125,6 @@ def _tables(step: Step, rows: Sequence[Row]) -> Iterator[Table]:
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
-    if isinstance(value, dict):
-        return ", ".join(f"{name} x {count}" for name, count in value.items()) or "none named"
     if isinstance(value, float) and value >= 1000:
         return f"{value:,.0f}"
     return short(value).replace("\n", " ")

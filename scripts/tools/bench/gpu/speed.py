@@ -13,9 +13,6 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from enricher.worker.inference.device.sessions import PROVIDERS
-from tools.bench.gpu.bench import Bench
-from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.correctness import kernels_of
 from tools.bench.gpu.legs import (
     NOT_INSTALLED,
     PACKED_FP16,
@@ -24,13 +21,13 @@ from tools.bench.gpu.legs import (
     empty_cache,
     even,
     has_torch,
-    kernel_times,
     measure,
     news,
     our_leg,
     stock_leg,
     torch_leg,
 )
+from tools.bench.gpu.rows import GpuBench
 
 LARGE, BASE = "xlm-r-large", "bert-base"
 BATCH_TOKENS = (16384, 8192, 32768, 4096, 2048, 8448, 65536)
@@ -39,11 +36,9 @@ XLM-R-large on 132 multiprocessors."""
 RIVAL_BATCH_TOKENS = (8192, 32768)
 FP32_WINDOWS, FP32_BATCH_TOKENS = 64, 8192
 """Ten times slower than float16, so few."""
-TOP_KERNELS = 16
-PROFILED_RUNS = 3
 
 
-def weights(bench: Bench) -> None:
+def weights(bench: GpuBench) -> None:
     """Random weights for the steps that measure speed, which take no values from a download; seconds on this CPU."""
     for shape in (LARGE, BASE):
         began_s = time.monotonic()
@@ -51,7 +46,7 @@ def weights(bench: Bench) -> None:
         bench.add(shape=bench.shape(shape), seconds=time.monotonic() - began_s)
 
 
-def large(bench: Bench) -> None:
+def large(bench: GpuBench) -> None:
     """XLM-R-large, packed fp16, by tokens of a batch and runs at once."""
     shape = bench.shape(LARGE)
     leg = our_leg(bench, bench.checkpoint(shape), PACKED_FP16)
@@ -63,24 +58,7 @@ def large(bench: Bench) -> None:
             measure(bench, leg, shape, case, batch_tokens, 2)
 
 
-def kernels(bench: Bench) -> None:
-    """XLM-R-large, packed fp16: the kernels that take a run's time. PyTorch's profiler sees ONNX Runtime's too."""
-    if bench.dry or not has_torch():
-        return bench.add(skipped="a CPU has no kernels" if bench.dry else NOT_INSTALLED)
-    leg = our_leg(bench, bench.checkpoint(LARGE), PACKED_FP16)
-    feed = leg.feeds(even(BATCH_TOKENS[0] // 256).windows(SHAPES[LARGE].vocab_size))
-    found = kernel_times(leg.run, feed, PROFILED_RUNS)
-    total_us = sum(map(sum, found.values()))
-    if not found:
-        return bench.add(skipped="the profiler saw no kernels")
-    bench.add(kernel="all", ms_of_a_run=total_us / PROFILED_RUNS / 1e3)
-    for name, times in sorted(found.items(), key=lambda each: -sum(each[1]))[:TOP_KERNELS]:
-        calls = len(times) // PROFILED_RUNS
-        bench.add(kernel=name[:90], share=sum(times) / total_us, calls=calls, us_each=statistics.median(times))
-    return None
-
-
-def fp32(bench: Bench) -> None:
+def fp32(bench: GpuBench) -> None:
     """XLM-R-large in fp32 without TF32: what serves until the gate has passed, packed and padded."""
     shape = bench.shape(LARGE)
     checkpoint = bench.checkpoint(shape)
@@ -90,17 +68,17 @@ def fp32(bench: Bench) -> None:
             measure(bench, leg, shape, case, FP32_BATCH_TOKENS, 2)
 
 
-def eager(bench: Bench) -> None:
+def eager(bench: GpuBench) -> None:
     """PyTorch as it comes, with transformers' model: fp16, and fp32 with few windows."""
     _pytorch(bench, [(LARGE, "fp16", 512), (LARGE, "fp32", FP32_WINDOWS), (BASE, "fp16", 1024)], compiled=False)
 
 
-def compiled(bench: Bench) -> None:
+def compiled(bench: GpuBench) -> None:
     """PyTorch compiled, on BERT-base: compiling XLM-R-large takes minutes."""
     _pytorch(bench, [(BASE, "fp16", 1024)], compiled=True)
 
 
-def stock(bench: Bench) -> None:
+def stock(bench: GpuBench) -> None:
     """BERT-base by ONNX Runtime's own optimizer, padded fp16, beside ours. XLM-R-large would take minutes of CPU."""
     shape = bench.shape(BASE)
     cases = [even(bench.count(1024)), *news(bench.count(2000))]
@@ -113,12 +91,9 @@ def stock(bench: Bench) -> None:
         for batch_tokens in RIVAL_BATCH_TOKENS[: 1 if bench.dry else None]:
             for threads in (2,) if bench.dry else (2, 1):
                 measure(bench, leg, shape, case, batch_tokens, threads)
-    assert leg.onnx_path is not None
-    feed = leg.feeds(cases[0].windows(SHAPES[shape].vocab_size)[:16])
-    bench.add(model=f"{shape}, {leg.name}", kernels=kernels_of(leg.onnx_path, feed, dry=bench.dry))
 
 
-def _pytorch(bench: Bench, legs: list[tuple[str, str, int]], *, compiled: bool) -> None:
+def _pytorch(bench: GpuBench, legs: list[tuple[str, str, int]], *, compiled: bool) -> None:
     """Shape, precision and number of windows of each leg."""
     if not has_torch():
         return bench.add(skipped=NOT_INSTALLED)
@@ -143,7 +118,7 @@ OURS = ((1024, 1024), (1024, 4096), (4096, 1024), (384, 384), (384, 1536), (1536
 """Inner and outer width of the products of XLM-R-large and of the built-in model."""
 
 
-def peak(bench: Bench) -> None:
+def peak(bench: GpuBench) -> None:
     """Measures the GPU: its rate in float16 and float32 at its power limit, and in products of our shapes."""
     wide = 128 if bench.dry else WIDTH
     for precision in ("fp16", "fp32"):
@@ -155,7 +130,7 @@ def peak(bench: Bench) -> None:
             bench.add(precision="fp16", rows=rows, inner=inner, outer=outer, tflops=tflops)
 
 
-def _tflops(bench: Bench, precision: str, size: tuple[int, int, int], seconds: float) -> float:
+def _tflops(bench: GpuBench, precision: str, size: tuple[int, int, int], seconds: float) -> float:
     """The median of the second half of the runs; `size` is rows, inner, outer. A dry run computes float32 on the CPU."""
     rows, inner, outer = size
     kind = np.float16 if precision == "fp16" and not bench.dry else np.float32

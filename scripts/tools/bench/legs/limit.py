@@ -39,7 +39,7 @@ def measure(bench: Bench) -> Outcome:
     cases = [_case(bench, name, model) for name, model in _models(bench).items()]
     contenders = {}
     for case in cases:
-        contenders[f"{case.name}, bare"] = partial(_bare, case.model, case.batches, len(case.values))
+        contenders[f"{case.name}, bare"] = partial(run_bare, case.model, case.batches, len(case.values))
         contenders[f"{case.name}, worker"] = partial(_worker, bench, case)
     runs = bench.interleave(contenders)
     results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
@@ -65,10 +65,10 @@ def _case(bench: Bench, name: str, model: Model) -> Case:
     sample = articles("news", 43)
     windows = _windows(bench, model, sample)
     sizes = _BATCH_TOKENS[model.prepared.device]
-    rate = _bare(model, _batches(windows, sizes[1]), len(sample)).rate
+    rate = run_bare(model, _batches(windows, sizes[1]), len(sample)).rate
     laps = max(1, round(rate * _CONTEST_S / len(sample)))
     contest = bench.interleave(
-        {str(size): partial(_bare, model, _batches(windows, size) * laps, len(sample) * laps) for size in sizes},
+        {str(size): partial(run_bare, model, _batches(windows, size) * laps, len(sample) * laps) for size in sizes},
         f"{name}, bare, tokens of a batch",
         most=3,
     )
@@ -95,7 +95,7 @@ def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
 # ---- the contenders
 
 
-def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
+def run_bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
     """The engine alone, with as many batches waiting as running. `count`: number of articles in the batches."""
     wakeup = threading.Event()
     with calls_of(model.engine, "run") as runs:

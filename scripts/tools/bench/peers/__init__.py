@@ -9,10 +9,9 @@ Java.
     records.py       articles in, enriched records out
     window_model.py  texts -> overlapping windows -> spans, for peers that call the model themselves
     onnx_worker.py   (a) ONNX Runtime on a plain padded export, in the worker's process
-    http_server.py   (b) the same model behind FastAPI ...
-    http_worker.py   ... and the worker that asks it
-    torch_worker.py  (c) the pipeline of Hugging Face, on PyTorch; (d) TorchScript, and torch.compile
+    http.py          (b) the same model behind FastAPI, and the worker that asks it
+    torch_worker.py  (c) the pipeline of Hugging Face, on PyTorch; (d) torch.compile
     java/DjlWorker.java     (e) DJL with ONNX Runtime on the JVM
     naive_worker.py  no model: what Kafka alone costs, for the leg `latency`
-    line_up.py, processes.py    the bench's side: starts them
+    line_up.py, results.py  the bench's side: starts them, and what their rows say
 """

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,31 +19,94 @@ from platformdirs import user_cache_path
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.hardware import available_cores
-from enricher.worker.inference.device.sessions import Device
 from enricher.worker.runtime.devices import Precision
-from enricher.worker.wiring.loaded_tasks import window_cutter
-from tools.bench.bench import Bench
-from tools.bench.peers.processes import PYTHON, PeerProcess
+from tools.bench.child import PYTHON, Child
 from tools.bench.peers.transfer import Options
 from tools.bench.plain_export import MODEL_FILE, write_fused
 from tools.kafka.java import clean_environment
 from tools.kafka.versions import ClusterError, Jar, JarLock, class_path, default_folder
 
 BY_ARTICLE = "ONNX Runtime fp32, in process, article by article"
-AS_POLLED = "ONNX Runtime fp32, in process, in batches as polled"
-OVER_HTTP = "ONNX Runtime fp32 behind FastAPI"
+AS_POLLED = "ONNX Runtime {}, in process, in batches as polled"
+OVER_HTTP = "ONNX Runtime {} behind FastAPI"
 ON_THE_JVM = "DJL on the JVM, ONNX Runtime fp32"
 PIPELINE = "Hugging Face pipeline, PyTorch {}"
 SCRIPTED = "TorchScript, traced and frozen, {}"
 COMPILED = "torch.compile, {}"
-DTYPES: dict[Device, dict[Precision, str]] = {
-    "cpu": {"fp32": "float32", "bf16": "bfloat16"},
-    "cuda": {"fp32": "float32", "fp16": "float16"},
-}
-"""Precisions that PyTorch's users choose on a device, by our names."""
-_WINDOWS_PER_RUN: dict[Device, tuple[int, ...]] = {"cpu": (4, 16), "cuda": (32, 128)}
-_BATCH_SIZES: dict[Device, tuple[int, ...]] = {"cpu": (1, 8, 32), "cuda": (32, 128)}
-_REQUESTS_AT_ONCE = 4
+DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""PyTorch's names of our precisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where and how the peers run: the arguments of all, and the options to try.
+
+    `full`: also those that only a CPU's page compares: article by article, DJL, TorchScript. `onnx`: the precision of the
+    export; `torch`: those of PyTorch. `threads`: ways to divide the cores, or to call a GPU.
+    """
+
+    device: str
+    full: bool
+    onnx: Precision
+    torch: Sequence[Precision]
+    threads: Sequence[Options]
+    windows_per_run: Sequence[int]
+    batch_sizes: Sequence[int]
+    requests_at_once: int
+    poll_records: int
+
+    @property
+    def server_threads(self) -> list[int]:
+        """Threads per run of each server: one server for each number."""
+        return sorted({each["threads"] for each in self.threads})
+
+    def ways(self, sizes: Iterable[int | None]) -> list[Options]:
+        return [self._way(threads | {"windows_per_run": size}) for threads in self.threads for size in sizes]
+
+    def batches(self) -> list[Options]:
+        return [self._way({"batch_size": size}) for size in self.batch_sizes]
+
+    def requests(self, url: str, threads: int) -> Options:
+        return self._way({"url": url, "threads": threads, "requests_at_once": self.requests_at_once})
+
+    def _way(self, options: Options) -> Options:
+        return options | {"poll_records": self.poll_records}
+
+
+def on_a_cpu() -> Places:
+    """One run at a time on all cores, and one run per core. A poll of 64 articles is seconds of work."""
+    cores = available_cores()
+    threads: list[Options] = [{"callers": cores, "threads": 1}, {"callers": 1, "threads": cores}]
+    return Places(
+        "cpu",
+        full=True,
+        onnx="fp32",
+        torch=("fp32", "bf16"),
+        threads=threads[:cores],
+        windows_per_run=(4, 16),
+        batch_sizes=(1, 8, 32),
+        requests_at_once=4,
+        poll_records=64,
+    )
+
+
+def on_a_gpu(device: str, *, dry: bool) -> Places:
+    """Two runs at a time, in batches that fill a GPU; there is no time to try others.
+
+    `dry`: the same on a CPU, which has no float16, so in float32.
+    """
+    precision: Precision = "fp32" if dry else "fp16"
+    return Places(
+        device,
+        full=False,
+        onnx=precision,
+        torch=(precision,),
+        threads=[{"callers": 2, "threads": 1}],
+        windows_per_run=(128,),
+        batch_sizes=(128,),
+        requests_at_once=16,
+        poll_records=512,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,117 +114,98 @@ class Peer:
     """A worker to compare with, and the options to try, of which the best is used."""
 
     name: str
-    process: PeerProcess
+    process: Child
     ways: Sequence[Options]
 
 
-@dataclass(frozen=True, slots=True)
-class LineUp:
-    """The running peers, and why others are missing, by name."""
-
-    peers: list[Peer]
-    missing: dict[str, str]
-
-    def leave_out(self, peer: Peer, why: str) -> None:
-        """Continue without a peer that cannot work here. `why` is of PeerFailed: the command, and the end of its output."""
-        self.peers.remove(peer)
-        self.missing[peer.name] = (
-            f"not measured: {'; '.join(filter(None, map(str.strip, why.splitlines()[1:]))) or why}"
-        )
-
-
-def start(bench: Bench, checkpoint: Checkpoint, closing: ExitStack) -> LineUp:
-    """Start the peers; `closing` ends their processes."""
-    bench.say("exporting the model for the peers")
-    scratch = Path(
-        closing.enter_context(tempfile.TemporaryDirectory(prefix="enricher-peers-", ignore_cleanup_errors=True))
-    )
-    folder = scratch / checkpoint.name
-    folder.mkdir()
-    export_peer(checkpoint, folder)
-    cutter, prepared = window_cutter(bench.settings, bench.model), bench.model.prepared
-    device = "cpu" if prepared.device == "cpu" else f"cuda:{prepared.device_id}"
-    starter = Starter(scratch, closing, (cutter.max_window_tokens, cutter.overlap_tokens, device), prepared.device)
-    bench.say("starting the peers")
-    starter.in_process(folder)
-    starter.over_http(folder)
-    starter.on_the_jvm(folder)
-    starter.on_pytorch(checkpoint.folder)
-    return LineUp(starter.peers, starter.missing)
-
-
 @dataclass
-class Starter:
-    """Starts peers one kind after the other, and collects them and what is missing."""
+class LineUp:
+    """The running peers, and why others are missing, by name. `closing` ends their processes."""
 
+    places: Places
+    windows: tuple[int, int]
+    """Tokens of a window, and tokens that neighbours share."""
     scratch: Path
     closing: ExitStack
-    place: tuple[object, ...]
-    """Arguments of every worker: tokens of a window, tokens that windows share, device."""
-    device: Device
     peers: list[Peer] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def empty(cls, places: Places, windows: tuple[int, int], closing: ExitStack) -> LineUp:
+        """Nobody yet."""
+        temporary = tempfile.TemporaryDirectory(prefix="enricher-peers-", ignore_cleanup_errors=True)
+        return cls(places, windows, Path(closing.enter_context(temporary)), closing)
+
+    def on_an_export(self, checkpoint: Checkpoint) -> None:
+        """Export the model, and start the peers that run it with ONNX Runtime."""
+        folder = self.scratch / checkpoint.name
+        export_peer(checkpoint, folder, half=self.places.onnx == "fp16")
+        self.in_process(folder)
+        self.over_http(folder)
+        if self.places.full:
+            self.on_the_jvm(folder)
+
+    def leave_out(self, peer: Peer, why: str) -> None:
+        """Continue without a peer that cannot work here."""
+        self.peers.remove(peer)
+        self.missing[peer.name] = f"not measured: {'; '.join(filter(None, map(str.strip, why.splitlines())))}"
+
     def in_process(self, folder: Path) -> None:
-        """Two peers on one process, of which one runs at a time."""
-        process = self._run("tools.bench.peers.onnx_worker", folder, *self.place)
-        self.peers.append(Peer(BY_ARTICLE, process, self._ways([None])))
-        self.peers.append(Peer(AS_POLLED, process, self._ways(_WINDOWS_PER_RUN[self.device])))
+        """One process, of which one way runs at a time."""
+        process = self._run("tools.bench.peers.onnx_worker", folder, *self._arguments)
+        if self.places.full:
+            self.peers.append(Peer(BY_ARTICLE, process, self.places.ways([None])))
+        name = AS_POLLED.format(self.places.onnx)
+        self.peers.append(Peer(name, process, self.places.ways(self.places.windows_per_run)))
 
     def over_http(self, folder: Path) -> None:
         """One server for each number of threads per run; the unused one is idle."""
-        ways: list[Options] = []
-        for threads in sorted({1, available_cores()}):
-            server = self._run("tools.bench.peers.http_server", folder, *self.place, threads)
-            ways.append({"url": server.hear()["url"], "threads": threads, "requests_at_once": _REQUESTS_AT_ONCE})
-        self.peers.append(Peer(OVER_HTTP, self._run("tools.bench.peers.http_worker", folder), ways))
+        ways = []
+        for threads in self.places.server_threads:
+            server = self._run("tools.bench.peers.http", "server", folder, *self._arguments, threads)
+            ways.append(self.places.requests(server.hear()["url"], threads))
+        worker = self._run("tools.bench.peers.http", "worker", folder)
+        self.peers.append(Peer(OVER_HTTP.format(self.places.onnx), worker, ways))
 
     def on_the_jvm(self, folder: Path) -> None:
         """DJL, unless its jars cannot be fetched."""
         try:
-            launcher = djl_launcher(self.device, self.scratch)
+            launcher = djl_launcher(self.scratch)
         except (ClusterError, NotCompiled) as error:
             self.missing[ON_THE_JVM] = f"not measured: {error}"
             return
-        process = self._run("DjlWorker", folder, *self.place, launcher=launcher)
-        self.peers.append(Peer(ON_THE_JVM, process, self._ways([None, *_WINDOWS_PER_RUN[self.device]])))
+        process = self._run("DjlWorker", folder, *self._arguments, launcher=launcher)
+        self.peers.append(Peer(ON_THE_JVM, process, self.places.ways([None, *self.places.windows_per_run])))
 
     def on_pytorch(self, folder: Path) -> None:
         """The pipeline, TorchScript and torch.compile in each precision, unless PyTorch is missing."""
         python = torch_python()
-        for precision, dtype in DTYPES[self.device].items():
-            names = [name.format(precision) for name in (PIPELINE, SCRIPTED, COMPILED)]
-            if isinstance(python, str):
-                self.missing |= dict.fromkeys(names, python)
-                continue
-            launcher, arguments = (python.path, "-m"), (folder, *self.place, dtype)
-            worker, sizes = "tools.bench.peers.torch_worker", [None, *_WINDOWS_PER_RUN[self.device]]
-            batches: list[Options] = [{"batch_size": size} for size in _BATCH_SIZES[self.device]]
-            for name, kind in zip(names, ("pipeline", "scripted", "compiled"), strict=True):
-                process = self._run(worker, *arguments, kind, self.scratch, launcher=launcher)
-                self.peers.append(Peer(name, process, batches if kind == "pipeline" else self._ways(sizes)))
+        kinds = {PIPELINE: "pipeline", **({SCRIPTED: "scripted"} if self.places.full else {}), COMPILED: "compiled"}
+        graph_ways = self.places.ways([*([None] if self.places.full else []), *self.places.windows_per_run])
+        for precision in self.places.torch:
+            for name, kind in kinds.items():
+                if isinstance(python, str):
+                    self.missing[name.format(precision)] = python
+                    continue
+                arguments = (folder, *self._arguments, DTYPES[precision], kind, self.scratch)
+                process = self._run("tools.bench.peers.torch_worker", *arguments, launcher=(python.path, "-m"))
+                ways = self.places.batches() if kind == "pipeline" else graph_ways
+                self.peers.append(Peer(name.format(precision), process, ways))
 
-    def _ways(self, sizes: Sequence[int | None]) -> list[Options]:
-        return [threads | {"windows_per_run": size} for threads in _threads(self.device) for size in sizes]
+    @property
+    def _arguments(self) -> tuple[object, ...]:
+        return *self.windows, self.places.device
 
-    def _run(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> PeerProcess:
-        return self.closing.enter_context(PeerProcess(program, *arguments, launcher=launcher))
-
-
-def _threads(device: Device) -> list[Options]:
-    """One run at a time on all cores, and one run per core; on a GPU one run at a time, and two."""
-    if device != "cpu":
-        return [{"callers": callers, "threads": 1} for callers in (1, 2)]
-    cores = available_cores()
-    ways = [{"callers": cores, "threads": 1}, {"callers": 1, "threads": cores}]
-    return ways if cores > 1 else ways[:1]
+    def _run(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> Child:
+        return self.closing.enter_context(Child(program, *arguments, launcher=launcher))
 
 
-def export_peer(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write the model into `folder`."""
+def export_peer(checkpoint: Checkpoint, folder: Path, *, half: bool = False) -> Path:
+    """Write the model into the new `folder`, in float32, or `half` in float16."""
+    folder.mkdir()
     for name in ("config.json", "tokenizer.json"):
         shutil.copyfile(checkpoint.folder / name, folder / name)
-    write_fused(checkpoint, folder / MODEL_FILE)
+    write_fused(checkpoint, folder / MODEL_FILE, half=half)
     return folder
 
 
@@ -178,18 +222,17 @@ class NotCompiled(RuntimeError):
     """The worker does not compile; the message is the compiler's."""
 
 
-def locked_jars(device: str) -> tuple[Jar, ...]:
-    """The jars of DJL and of ONNX Runtime for `cpu` or `cuda`."""
-    lock = tomllib.loads(_LOCK.read_text(encoding="utf-8"))
-    return tuple(Jar(**entry) for entry in (*lock["jar"], *lock[device]))
+def locked_jars() -> tuple[Jar, ...]:
+    """The jars of DJL and of ONNX Runtime."""
+    return tuple(Jar(**entry) for entry in tomllib.loads(_LOCK.read_text(encoding="utf-8"))["jar"])
 
 
-def djl_launcher(device: str, folder: Path) -> list[str]:
+def djl_launcher(folder: Path) -> list[str]:
     """Compiles the worker into `folder`, which also takes the libraries that jars contain; the command in front of its name.
 
     Raises ClusterError if a jar cannot be fetched or differs from the lock, and NotCompiled.
     """
-    jars, kafka = locked_jars(device), JarLock.read()
+    jars, kafka = locked_jars(), JarLock.read()
     content = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()
     own = class_path(JarLock("", (), jars), user_cache_path("enricher") / f"djl-{content[:8]}")
     classes = os.pathsep.join((str(folder), own, class_path(kafka, default_folder(kafka))))

@@ -42,6 +42,7 @@ class OnnxModel(WindowModel):
 
     def label(self, feeds: Mapping[str, Array]) -> tuple[Array, Array]:
         (logits,) = self._session.run(["logits"], {name: feeds[name] for name in self._inputs})
+        logits = logits.astype(np.float32)
         odds = np.exp(logits - logits.max(-1, keepdims=True))
         return logits.argmax(-1), odds.max(-1) / odds.sum(-1)
 
@@ -55,7 +56,7 @@ def _providers(device: str) -> list[Any]:
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str) -> None:
-    card = model_card(folder / "model.onnx", "fp32")
+    card = model_card(folder / "model.onnx", "as exported")
 
     @cache
     def model(threads: int, callers: int) -> OnnxModel:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch  # type: ignore[import-not-found]  # not in this project's environment: line_up.py says where it is
+from torch._dynamo.utils import counters  # type: ignore[import-not-found]  # as above
 from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 from tools.bench.peers.records import Article, Found, Span, encode, model_card, text_of
 from tools.bench.peers.transfer import Enrich, Options, obey
-from tools.bench.peers.window_model import Array, WindowModel
+from tools.bench.peers.window_model import Array, WindowModel, Windows
 
 _Function = Callable[..., tuple[Any, Any]]
 """From ids and mask to labels and scores, all tensors `[batch, length]`."""
@@ -84,12 +85,13 @@ def run_graph(folder: Path, windows: tuple[int, int], device: str, dtype: str, k
     def make(options: Options) -> Enrich:
         return model(options["threads"], options["callers"]).enrich(options["windows_per_run"], card)
 
-    obey(make)
+    obey(make, lambda: int(counters["stats"]["unique_graphs"]))
 
 
 def run_pipeline(folder: Path, windows: tuple[int, int], device: str, dtype: str) -> None:
     """Obey orders with Hugging Face's pipeline."""
     window_tokens, overlap_tokens = windows
+    Windows(folder, (), window_tokens=window_tokens, overlap_tokens=overlap_tokens)  # refuses a library that loses them
     ner = pipeline(
         "token-classification",
         model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, dtype)),

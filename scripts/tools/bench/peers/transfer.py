@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -20,7 +20,7 @@ from tools.bench.child import tell
 from tools.bench.peers.records import Article
 
 POLL_RECORDS = 64
-"""Some seconds of work, against 10 ms for a transaction: so transactions cost a peer almost nothing."""
+"""Unless the order says otherwise."""
 POLL_S = 0.1
 
 Enrich = Callable[[list[Article]], Sequence[bytes]]
@@ -44,16 +44,21 @@ class Transferred:
     articles: int
     transactions: int
     working_s: float
+    compilations: int = 0
+    """Graphs that were compiled meanwhile: such a run took longer than the next will."""
 
 
-def transfer(route: Route, enrich: Enrich, *, articles: int) -> Transferred:
-    """Read, enrich and write `articles` articles exactly once."""
+def transfer(route: Route, enrich: Enrich, *, articles: int, poll_records: int = POLL_RECORDS) -> Transferred:
+    """Read, enrich and write `articles` articles exactly once.
+
+    `poll_records` is half a second of work or more, against 10 ms for a transaction, which so costs a peer almost nothing.
+    """
     consumer, producer = _consumer(route), _producer(route)
     done, transactions, first_read_s, last_commit_s = 0, 0, 0.0, 0.0
     try:
         consumer.subscribe([route.input_topic])
         while done < articles:
-            messages = _check(consumer.consume(POLL_RECORDS, POLL_S))
+            messages = _check(consumer.consume(poll_records, POLL_S))
             if not messages:
                 continue
             first_read_s = first_read_s or time.monotonic()
@@ -113,9 +118,14 @@ Options = dict[str, Any]
 """Options of a worker, such as its batch size; the bench tries several and uses the best."""
 
 
-def obey(make: Callable[[Options], Enrich]) -> None:
-    """Execute orders until standard input ends. `make` builds the enriching function for an order's options."""
+def obey(make: Callable[[Options], Enrich], compilations: Callable[[], int] = lambda: 0) -> None:
+    """Execute orders until standard input ends. `make` builds the enriching function for an order's options.
+
+    `compilations`: how many graphs the process has compiled so far.
+    """
     for line in sys.stdin.buffer:
         order = orjson.loads(line)
-        done = transfer(Route(**order["route"]), make(order["options"]), articles=order["articles"])
-        tell(done)
+        options, before = order["options"], compilations()
+        polling = options.get("poll_records", POLL_RECORDS)
+        done = transfer(Route(**order["route"]), make(options), articles=order["articles"], poll_records=polling)
+        tell(replace(done, compilations=compilations() - before))

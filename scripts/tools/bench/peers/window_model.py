@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +21,15 @@ from tools.bench.peers.transfer import Enrich
 Array = npt.NDArray[Any]
 _WINDOWS = 4
 """A text of so many windows shows whether the library returns them all."""
+TOKENIZERS = "0.23.3"
+"""The version that the worker is locked to, which returns them."""
 
 
 class Windows:
-    """Cuts texts into windows of `window_tokens` that share `overlap_tokens`, and merges the windows' entities."""
+    """Cuts texts into windows of `window_tokens` that share `overlap_tokens`, and merges the windows' entities.
+
+    Raises SystemExit with a version of the library that loses windows, such as 0.23.2.
+    """
 
     def __init__(self, folder: Path, labels: Sequence[str], *, window_tokens: int, overlap_tokens: int) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -32,8 +38,9 @@ class Windows:
         self._labels = labels
         self._overlap_tokens = overlap_tokens
         if len(self.of(["word " * window_tokens * _WINDOWS])[0]) < _WINDOWS:
-            raise RuntimeError(
-                f"tokenizers {version('tokenizers')} loses windows of long texts; 0.23.3 does not: install that"
+            raise SystemExit(
+                f"tokenizers {version('tokenizers')} of {sys.executable} loses windows of long texts, and {TOKENIZERS} does "
+                f"not: {sys.executable} -m pip install tokenizers=={TOKENIZERS}"
             )
 
     def of(self, texts: Sequence[str]) -> list[list[Encoding]]:

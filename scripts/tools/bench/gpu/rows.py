@@ -16,16 +16,14 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, prepare_variant
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
+from tools.bench.outcome import ROWS_FILE
 
-ROWS_FILE = "gpu.jsonl"
 GPU_STATE = {"power_w": "power.draw", "sm_mhz": "clocks.sm"}
 """Keys of a row, and what nvidia-smi calls them."""
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class GpuBench:
     """A run, or one of its steps. `dry`: tiny shapes on the CPU. `began_s` is monotonic."""
 
     dry: bool
@@ -81,18 +79,6 @@ class Bench:
 def model_source() -> str:
     """The worker's model, which may be another than the built-in one: a machine may lack the weights of that."""
     return os.environ.get("ENRICHER_MODEL__SOURCE", EMBEDDED)
-
-
-def read_rows(folder: Path) -> list[Row]:
-    """The rows of a run, also of one that was killed while it wrote the last."""
-    path = folder / ROWS_FILE
-    rows: list[Row] = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        try:
-            rows.append(orjson.loads(line))
-        except orjson.JSONDecodeError:
-            continue
-    return rows
 
 
 def ask_gpu(*names: str) -> list[float | str]:
