@@ -20,7 +20,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
+from enricher.worker.inference.checkpoint.families import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Session, open_session
 from enricher.worker.inference.graph.builder import build

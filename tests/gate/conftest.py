@@ -16,6 +16,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Feeds, Session
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.variants import Scored
 from enricher.workshop.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
 
 SENTENCES = 40
@@ -58,9 +59,11 @@ class Damaged(Twin):
     name = "padded-damaged"
     precision = "int8"
 
-    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str, scored: Scored | None
+    ) -> str:
         """Round what attention returns."""
-        whole = PaddedFloat32.attention(self, writer, projected, heads=heads, output=f"{output}.whole")
+        whole = PaddedFloat32.attention(self, writer, projected, heads=heads, output=f"{output}.whole", scored=scored)
         step = writer.constant("damage", np.array(2.0, np.float32))
         return writer.node(
             "Mul",

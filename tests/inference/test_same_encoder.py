@@ -12,7 +12,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
-from enricher.worker.inference.checkpoint.configuration import encoder_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
 from enricher.worker.inference.run.model import open_model
@@ -70,7 +69,7 @@ def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: P
     folder = write_folder(family, "single", tmp_path / "topics")
     original = load_file(folder / "model.safetensors")
     checkpoint = Checkpoint.open(folder)
-    for name in encoder_weights(checkpoint.config, checkpoint.family):
+    for name in checkpoint.family.encoder_weights(checkpoint.config):
         flipped = original[name].copy()
         flipped.reshape(-1).view(np.uint32)[-1] ^= 1
         save_file({**original, name: flipped}, folder / "model.safetensors")

@@ -14,7 +14,8 @@ from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.configuration import encoder_weights, head_weights
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
+from enricher.worker.inference.checkpoint.configuration import head_weights
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.builder import build
@@ -73,8 +74,8 @@ def test_the_graph_reads_every_weight_that_counts_as_read(family: str, head: Hea
     with (tmp_path / "weights").open("wb") as file:
         build([_Watched(checkpoint, read)], PaddedFloat32(), OnnxWriter(file, "weights"))  # type: ignore[list-item]
     layers = KINDS[checkpoint.head.kind].layers
-    named = {*encoder_weights(checkpoint.config, checkpoint.family), *head_weights(checkpoint.family, layers)}
-    unread_keys = {name for name in named if name.endswith(f"{checkpoint.family.layer.key}.bias")}
+    named = {*checkpoint.family.encoder_weights(checkpoint.config), *head_weights(checkpoint.family, layers)}
+    unread_keys = {name for name in named if name.endswith(f"{BERT_FAMILIES[family].layer.key}.bias")}
     assert read == named - unread_keys
     assert len(named) == len(load_file(checkpoint.folder / WEIGHTS))
 

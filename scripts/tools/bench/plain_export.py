@@ -18,7 +18,8 @@ import numpy as np
 from onnx import TensorProto
 
 from enricher.worker.heads import KINDS
-from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES, BertFamily
+from enricher.worker.inference.checkpoint.families import CLASSIFIER
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 
@@ -67,8 +68,13 @@ class _Export:
     checkpoint: Checkpoint
     writer: OnnxWriter
 
+    @property
+    def family(self) -> BertFamily:
+        """The names of its weights. Other encoders than BERT's have no plain export."""
+        return BERT_FAMILIES[self.checkpoint.config.model_type]
+
     def write(self) -> None:
-        inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.checkpoint.family.token_types else [])]
+        inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.family.token_types else [])]
         for name in inputs:
             self.writer.input(name, TensorProto.INT64, ["batch", "length"])
         hidden, mask = self._embeddings(), self._mask()
@@ -87,8 +93,9 @@ class _Export:
 
     def _classes(self, hidden: str) -> None:
         """A head for sequences, over the first token."""
-        names, node = self.checkpoint.family.classes, self.writer.node
+        names, node = self.family.classes, self.writer.node
         first = node("Gather", [hidden, self.writer.constant("first_place", np.array(0, np.int64))], "first", axis=1)
+        assert names.dense is not None, "every head of BERT's families has it"
         dense = self._linear(names.dense, first)
         if names.activation == "gelu":
             active = self._gelu(dense, "classes")
@@ -97,7 +104,7 @@ class _Export:
         self._linear(names.output, active, output="logits")
 
     def _embeddings(self) -> str:
-        family, node = self.checkpoint.family, self.writer.node
+        family, node = self.family, self.writer.node
         tables = [("word_embeddings", "input_ids"), ("position_embeddings", self._positions())]
         if family.token_types:
             tables.insert(1, ("token_type_embeddings", "token_type_ids"))
@@ -112,7 +119,7 @@ class _Export:
     def _positions(self) -> str:
         """From a table; in families whose positions begin after the padding id, counted over tokens that are not padding."""
         node, constant, config = self.writer.node, self.writer.constant, self.checkpoint.config
-        if not self.checkpoint.family.positions_after_padding:
+        if not self.family.positions_after_padding:
             places = constant("places", np.arange(config.max_position_embeddings, dtype=np.int64)[None])
             node("Shape", ["input_ids"], "length", start=1, end=2)
             slicing = [constant(name, np.array([value], np.int64)) for name, value in (("from", 0), ("axis", 1))]
@@ -138,7 +145,7 @@ class _Export:
         return node("Mul", [below, constant("lowest", lowest)], "mask.additive")
 
     def _layer(self, index: int, hidden: str, mask: str) -> str:
-        family, node = self.checkpoint.family, self.writer.node
+        family, node = self.family, self.writer.node
         name, names = partial(family.in_layer, index), family.layer
         mixed = self._linear(name(names.attention_output), self._attention(index, hidden, mask))
         attended = self._norm(name(names.attention_norm), node("Add", [mixed, hidden], f"{index}.attended"))
@@ -156,7 +163,7 @@ class _Export:
 
     def _attention(self, index: int, hidden: str, mask: str) -> str:
         family, node, constant, config = (
-            self.checkpoint.family,
+            self.family,
             self.writer.node,
             self.writer.constant,
             self.checkpoint.config,

@@ -22,13 +22,13 @@ from enricher.worker.heads import KINDS, HeadSpec
 from enricher.worker.inference.checkpoint.configuration import (
     FAMILIES,
     MERGE_ADAPTER,
-    EncoderConfig,
-    Family,
     head_files,
+    head_weights,
     read_encoder,
     refuse_unread,
     stored_name,
 )
+from enricher.worker.inference.checkpoint.families import EncoderConfig, Family
 from enricher.worker.records import Float32Array
 
 SINGLE_FILE = "model.safetensors"
@@ -76,8 +76,8 @@ class Checkpoint:
         described = (folder / name for name in described_in)
         files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described)
         opened = cls(folder, config, head, files, digest_of(folder, files), file_of)
-        for module in opened.family.classes.modules if kind.layers == "classifier" else ():
-            opened._stored_name(f"{module}.weight")  # refuses a folder without it
+        for name in head_weights(opened.family, kind.layers) if kind.layers == "classifier" else ():
+            opened._stored_name(name)  # refuses a folder without it
         return opened
 
     @property
@@ -103,9 +103,7 @@ class Checkpoint:
     @property
     def first_position(self) -> int:
         """The position id of a window's first token."""
-        if not self.family.positions_after_padding:
-            return 0
-        return (1 if self.config.pad_token_id is None else self.config.pad_token_id) + 1
+        return self.family.first_position(self.config)
 
     @property
     def max_window_tokens(self) -> int:

@@ -20,7 +20,8 @@ from onnx import TensorProto
 
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, EntityHead, HeadSpec
-from enricher.worker.inference.checkpoint.configuration import FAMILIES, EncoderConfig, head_files, read_config
+from enricher.worker.inference.checkpoint.configuration import FAMILIES, head_files, read_config
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, Checkpoint, digest_of
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 

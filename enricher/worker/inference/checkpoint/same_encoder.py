@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.configuration import encoder_weights
 from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 
@@ -76,7 +75,7 @@ def _parts(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
         content = json.dumps(_content(checkpoint.folder / name), sort_keys=True)
         yield name, hashlib.sha256(content.encode()).hexdigest()
     opened: OpenFiles = {}
-    for name in encoder_weights(config, checkpoint.family):
+    for name in checkpoint.family.encoder_weights(config):
         value = np.ascontiguousarray(checkpoint.weight(name, opened))
         yield name, hashlib.sha256(str(value.shape).encode() + value.tobytes()).hexdigest()
 

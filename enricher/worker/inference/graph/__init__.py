@@ -1,6 +1,8 @@
 """Checkpoint -> ONNX graph, in one of several variants: a layout of windows and a precision for one runtime.
 
 builder.py      weights -> graph, operator by operator, with its heads; the variant supplies what differs
+bert.py         the encoder of BERT and its families
+weights.py      nodes that use a checkpoint's weights
 variants.py     the Protocol of a variant
 packed_cuda.py  packed-fp16 and packed-cuda-fp32: CUDA, no padding
 padded.py       padded-fp32; packed-fp32, padded only inside attention; openvino-int8, openvino-bf16 and openvino-fp32

@@ -1,29 +1,30 @@
 """Checkpoint weights -> ONNX graph, operator by operator: no exporter and no pattern matching, which can fail silently.
 
-The encoder is written once. A `Variant` supplies what differs between devices: the layout of tokens, how attention finds
-its windows, the type of the numbers. checkpoint/configuration.py knows the names of the weights.
+Each architecture has a file with its encoder (bert.py); this one joins it to heads. A `Variant` supplies what differs
+between devices: the layout of tokens, how attention finds its windows, the type of the numbers. checkpoint/families.py says
+what a family tells of its weights.
 
-Behind it, heads turn hidden states into the outputs of the graph, in float32 for every variant. A single NER head has
-outputs without a prefix, as in a worker without tasks. worker/heads says what a head reads and which layers it has.
+Heads turn hidden states into the outputs of the graph, in float32 for every variant. A single NER head has outputs without a
+prefix, as in a worker without tasks. worker/heads says what a head reads and which layers it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, Reads, reads_of
-from enricher.worker.inference.checkpoint.configuration import CLASSIFIER
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
+from enricher.worker.inference.checkpoint.bert_weights import BertFamily
+from enricher.worker.inference.checkpoint.families import HeadNames
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.graph.bert import BertEncoder
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import Variant
-from enricher.worker.records import Float32Array
+from enricher.worker.inference.graph.weights import Weights
 
 BUILDER_VERSION = 2
 """Increase it with every change to the graph: cached graphs and gate reports are bound to it."""
@@ -40,10 +41,8 @@ def build(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWrite
     """
     encoder = checkpoints[0]
     element = np.dtype(np.float16 if variant.precision in HALF_PRECISIONS else np.float32)
-    builder = _Encoder(encoder, variant, writer, Weights(encoder, writer, element))
-    hidden = builder.embeddings(reads_of([each.head for each in checkpoints]))
-    for index in range(encoder.config.layers):
-        hidden = builder.layer(index, hidden)
+    variant.declare_inputs(writer, reads_of([each.head for each in checkpoints]))
+    hidden = _hidden_states(encoder, variant, writer, Weights(encoder, writer, element))
     add_heads(checkpoints, variant, writer, hidden)
     return writer.model(
         "+".join(each.name for each in checkpoints),
@@ -55,83 +54,11 @@ def build(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWrite
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoder:
-    checkpoint: Checkpoint
-    variant: Variant
-    writer: OnnxWriter
-    weights: Weights
-
-    def embeddings(self, reads: frozenset[Reads]) -> str:
-        """Word + position (+ type 0) -> norm (-> projection if the embeddings are narrower than the encoder)."""
-        config, family = self.checkpoint.config, self.checkpoint.family
-        width = config.embedding_size or config.hidden_size
-        words = self.weights.weight(family.embeddings("word_embeddings"), (config.vocab_size, width))
-        self.variant.declare_inputs(self.writer, reads)
-        tokens = self.writer.node("Gather", [words, "input_ids"], "words")
-        positions = self.variant.positions(
-            self.writer, self.weights.write("positions.table", self._position_table(width))
-        )
-        total = self.writer.node("Add", [tokens, positions], "embeddings.sum")
-        normed = self.weights.norm(family.embeddings("LayerNorm"), total, width)
-        if width == config.hidden_size:
-            return normed
-        return self.weights.add_bias(
-            family.projection, self.weights.matmul(family.projection, normed, width, config.hidden_size)
-        )
-
-    def layer(self, index: int, hidden: str) -> str:
-        """Attention, norm, feed-forward, norm."""
-        config, family = self.checkpoint.config, self.checkpoint.family
-        name, width = family.layer, config.hidden_size
-        mixed = self._attention(index, hidden)
-        output = self.weights.matmul(family.in_layer(index, name.attention_output), mixed, width, width)
-        norm = family.in_layer(index, name.attention_norm)
-        attended = self.weights.skip_norm(norm, output, hidden, bias=self._output_bias(index))
-        inner = family.in_layer(index, name.intermediate)
-        widened = self.weights.matmul(inner, attended, width, config.intermediate_size)
-        active = self.writer.node(
-            "BiasGelu", [widened, self.weights.bias(inner, config.intermediate_size)], f"{inner}.gelu", domain=MICROSOFT
-        )
-        outer = family.in_layer(index, name.output)
-        narrowed = self.weights.matmul(outer, active, config.intermediate_size, width)
-        norm = family.in_layer(index, name.output_norm)
-        return self.weights.skip_norm(norm, narrowed, attended, bias=self.weights.bias(outer, width))
-
-    def _attention(self, index: int, hidden: str) -> str:
-        """Add attention with the query's bias, the only one of the three biases that is added here.
-
-        The key's bias adds the same number to all scores of a query, which softmax cancels. The value's bias passes through
-        attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias. The
-        query's bias cannot be folded into the norm before it: that takes the inverse of a weight that is nearly singular.
-        """
-        config, family = self.checkpoint.config, self.checkpoint.family
-        width = config.hidden_size
-        parts = [family.in_layer(index, part) for part in (family.layer.query, family.layer.key, family.layer.value)]
-        query, key, value = (self.weights.matmul(part, hidden, width, width) for part in parts)
-        query = self.weights.add_bias(parts[0], query)
-        output = f"layer.{index}.attention"
-        return self.variant.attention(self.writer, (query, key, value), heads=config.heads, output=output)
-
-    def _output_bias(self, index: int) -> str:
-        """Write the output projection's bias, with the projected bias of the value added (see `_attention`)."""
-        family, width = self.checkpoint.family, self.checkpoint.config.hidden_size
-        value = family.in_layer(index, family.layer.value)
-        output = family.in_layer(index, family.layer.attention_output)
-        projection = self.weights.read(f"{output}.weight", (width, width)).astype(np.float64)
-        projected = projection @ self.weights.read(f"{value}.bias", (width,))
-        folded = self.weights.read(f"{output}.bias", (width,)) + projected
-        return self.weights.write(f"{output}.bias", folded.astype(np.float32))
-
-    def _position_table(self, width: int) -> Float32Array:
-        """Positions from the first used one on. Every token has type 0, so that embedding is added here, once."""
-        family = self.checkpoint.family
-        name = f"{family.embeddings('position_embeddings')}.weight"
-        table = self.weights.read(name, (self.checkpoint.config.max_position_embeddings, width))
-        if family.token_types:
-            types = f"{family.embeddings('token_type_embeddings')}.weight"
-            table = table + self.checkpoint.weight(types, self.weights.opened)[0]
-        return np.ascontiguousarray(table[self.checkpoint.first_position :])
+def _hidden_states(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter, weights: Weights) -> str:
+    """Add the encoder of the checkpoint's family."""
+    family = checkpoint.family
+    assert isinstance(family, BertFamily), f"no encoder for {checkpoint.config.model_type}"
+    return BertEncoder(checkpoint, family, variant, writer, weights).hidden_states()
 
 
 HALF_PRECISIONS = frozenset({"fp16"})
@@ -180,31 +107,38 @@ class _Head:
 
     def add(self, values: str) -> None:
         """Add the head's nodes over the values that it reads, and its outputs."""
-        head, rows = self._checkpoint.head, f"{self._prefix}rows"
+        head, family, rows = self._checkpoint.head, self._checkpoint.family, f"{self._prefix}rows"
         layers = KINDS[head.kind].layers
         if layers == "labels":
-            self._add_labels(self._linear(CLASSIFIER, values, "logits"))
+            self._add_labels(self._linear(family.labels, self._dense(family.labels, values), "logits"))
             return
         if layers == "classifier":
-            self._linear(self._checkpoint.family.classes.output, self._dense(values), "rows")
+            self._linear(family.classes, self._dense(family.classes, values), "rows")
         else:
             self._writer.node("Identity", [values], rows)
         self._writer.output(rows, TensorProto.FLOAT, [self._variant.window_dimension, head.dimensions])
 
-    def _linear(self, name: str, values: str, output: str) -> str:
+    def _linear(self, names: HeadNames, values: str, output: str) -> str:
         """One value per label."""
         width, labels = self._checkpoint.config.hidden_size, self._checkpoint.head.dimensions
-        raw = self._weights.matmul(name, values, width, labels)
-        return self._weights.add_bias(name, raw, output=output, width=labels)
+        raw = self._weights.matmul(names.output, values, width, labels)
+        return self._weights.add_bias(names.output, raw, output=output, width=labels)
 
-    def _dense(self, values: str) -> str:
-        """The layer before the classifier, with its activation: `[windows, width]`."""
-        names, width = self._checkpoint.family.classes, self._checkpoint.config.hidden_size
+    def _dense(self, names: HeadNames, values: str) -> str:
+        """The layers before the last one, if there are any: `[..., width]`."""
+        if names.dense is None:
+            return values
+        width = self._checkpoint.config.hidden_size
         raw, output = self._weights.matmul(names.dense, values, width, width), f"{self._prefix}{names.dense}.active"
-        if names.activation == "gelu":
+        if names.activation != "gelu":
+            biased = self._weights.add_bias(names.dense, raw) if names.biased else raw
+            active = self._writer.node(_ACTIVATIONS[names.activation], [biased], output)
+        elif names.biased:
             bias = self._weights.bias(names.dense, width)
-            return self._writer.node("BiasGelu", [raw, bias], output, domain=MICROSOFT)
-        return self._writer.node(_ACTIVATIONS[names.activation], [self._weights.add_bias(names.dense, raw)], output)
+            active = self._writer.node("BiasGelu", [raw, bias], output, domain=MICROSOFT)
+        else:
+            active = self._writer.node("Gelu", [raw], output, domain=MICROSOFT)
+        return active if names.norm is None else self._weights.norm(names.norm, active, width, biased=names.biased)
 
     def _add_labels(self, logits: str) -> None:
         """Add the label ids and their probabilities, `1 / sum(exp(logits - highest))`.
@@ -226,67 +160,3 @@ class _Head:
 
     def _node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:  # noqa: ANN401  as the writer's
         return self._writer.node(operator, inputs, f"{self._prefix}{output}", **attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Adds nodes that use weights of one checkpoint. Methods raise ModelError if a weight does not fit."""
-
-    checkpoint: Checkpoint
-    writer: OnnxWriter
-    element: np.dtype[Any]
-    """The type of weights and intermediate values."""
-    prefix: str = ""
-    """The beginning of every name in the graph, so that no two heads share a name."""
-    opened: OpenFiles = field(default_factory=dict)
-
-    def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
-        """Multiply by a module's weight, which PyTorch stores as `[out, in]` and MatMul takes as `[in, out]`."""
-        transposed = np.ascontiguousarray(self.read(f"{name}.weight", (width_out, width_in)).T)
-        inputs = [value, self.write(f"{name}.weight", transposed)]
-        return self.writer.node("MatMul", inputs, f"{self.prefix}{name}.matmul")
-
-    def norm(self, name: str, value: str, width: int) -> str:
-        """Layer norm over the last axis."""
-        scale, shift = self.weight(name, (width,)), self.bias(name, width)
-        epsilon = self.checkpoint.config.layer_norm_eps
-        return self.writer.node("LayerNormalization", [value, scale, shift], f"{name}.normed", axis=-1, epsilon=epsilon)
-
-    def skip_norm(self, name: str, value: str, skip: str, *, bias: str) -> str:
-        """Norm of value + skip + bias, in one operator."""
-        width = self.checkpoint.config.hidden_size
-        inputs = [value, skip, self.weight(name, (width,)), self.bias(name, width), bias]
-        epsilon = self.checkpoint.config.layer_norm_eps
-        return self.writer.node("SkipLayerNormalization", inputs, f"{name}.normed", domain=MICROSOFT, epsilon=epsilon)
-
-    def add_bias(self, name: str, value: str, *, output: str | None = None, width: int | None = None) -> str:
-        """Add the bias of a module. `width`: the encoder's by default."""
-        bias = self.bias(name, width or self.checkpoint.config.hidden_size)
-        return self.writer.node("Add", [value, bias], f"{self.prefix}{output or f'{name}.biased'}")
-
-    def bias(self, name: str, width: int) -> str:
-        """Write the bias of a module. Returns its name in the graph."""
-        return self.write(f"{name}.bias", self.read(f"{name}.bias", (width,)))
-
-    def weight(self, name: str, shape: tuple[int, ...]) -> str:
-        """Write the weight of a module. Returns its name in the graph."""
-        return self.write(f"{name}.weight", self.read(f"{name}.weight", shape))
-
-    def write(self, name: str, value: Float32Array) -> str:
-        """Write a tensor in the graph's type. Returns its name. Raises ModelError if the type cannot represent it."""
-        with np.errstate(over="ignore"):
-            narrowed = value.astype(self.element, copy=False)
-        if not np.isfinite(narrowed).all():
-            largest = np.abs(value).max()
-            raise ModelError(
-                f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} cannot represent. "
-                f"Choose precision fp32."
-            )
-        return self.writer.weight(f"{self.prefix}{name}", narrowed)
-
-    def read(self, name: str, shape: tuple[int, ...]) -> Float32Array:
-        """Read a tensor of the checkpoint. Raises ModelError if it has another shape."""
-        value = self.checkpoint.weight(name, self.opened)
-        if value.shape != shape:
-            raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")
-        return value

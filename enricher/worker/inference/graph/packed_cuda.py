@@ -29,11 +29,11 @@ import numpy as np
 from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
-from enricher.worker.inference.checkpoint.configuration import EncoderConfig
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
-from enricher.worker.inference.graph.variants import owned_ranges, starts_in_a_row, weighted_sums
+from enricher.worker.inference.graph.variants import Scored, owned_ranges, starts_in_a_row, weighted_sums
 from enricher.worker.records import Window
 
 LONGEST_STEP_TOKENS = 64
@@ -71,11 +71,13 @@ class PackedCudaFloat32:
         return _cuda_problem()
 
     def why_unsuited(self, config: EncoderConfig) -> str | None:
-        """The reason why not: no fused kernel takes attention heads of that size.
+        """The reason why not: no fused kernel takes attention heads of that size, or changed scores.
 
         The unfused kernel pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice,
         which no budget of tokens bounds: a long window among 400 short ones needs 13 GB where padded windows need 1.
         """
+        if not config.plain_attention:
+            return f"packed attention of {config.model_type} is not built for CUDA"
         size = config.hidden_size // config.heads
         if size % HEAD_STEP == 0 and size <= LARGEST_HEAD:
             return None
@@ -99,8 +101,11 @@ class PackedCudaFloat32:
         """A row for each token: `[tokens, width]`."""
         return writer.node("Gather", [table, "position_ids"], "positions")
 
-    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str, scored: Scored | None
+    ) -> str:
         """One fused operator."""
+        assert scored is None, "such architectures are unsuited"
         inputs = [*projected, "", "token_offset", "cumulative_lengths"]
         return writer.node("PackedMultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
 

@@ -27,11 +27,11 @@ import numpy as np
 from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
-from enricher.worker.inference.checkpoint.configuration import EncoderConfig
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.device.hardware import int8_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, openvino_problem
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
-from enricher.worker.inference.graph.variants import owned_weights, starts_in_a_row, weighted_sums
+from enricher.worker.inference.graph.variants import Scored, owned_weights, starts_in_a_row, weighted_sums
 from enricher.worker.records import Window
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
@@ -72,9 +72,15 @@ class PaddedFloat32:
         start, axis = (writer.constant(name, np.array([0], np.int64)) for name in ("first_row", "row_axis"))
         return writer.node("Slice", [table, start, "length", axis], "positions")
 
-    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str, scored: Scored | None
+    ) -> str:
         """One fused operator; its one-dimensional mask is the number of real keys of each window."""
-        inputs = [*projected, "", "lengths"]
+        query, key, value = projected
+        inputs = [query, key, value, "", "lengths"]
+        if scored is not None:
+            query, key, bias = scored(query, key)
+            inputs = [query, key, value, "", "lengths", bias]
         return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
 
     def first_tokens(self, writer: OnnxWriter, hidden: str) -> str:
@@ -130,11 +136,13 @@ class PackedFloat32(PaddedFloat32):
         """A row for each token."""
         return writer.node("Gather", [table, "position_ids"], "positions")
 
-    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str, scored: Scored | None
+    ) -> str:
         """Pads, runs one fused operator, and removes the padding."""
-        padded = [writer.node("Gather", [part, "rows"], f"{part}.padded") for part in projected]
-        mixed = writer.node(
-            "MultiHeadAttention", [*padded, "", "lengths"], f"{output}.padded", domain=MICROSOFT, num_heads=heads
+        query, key, value = (writer.node("Gather", [part, "rows"], f"{part}.padded") for part in projected)
+        mixed = PaddedFloat32.attention(
+            self, writer, (query, key, value), heads=heads, output=f"{output}.padded", scored=scored
         )
         flat = writer.node("Flatten", [mixed], f"{output}.flat", axis=2)
         return writer.node("Gather", [flat, "slots"], output)

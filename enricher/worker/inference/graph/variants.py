@@ -1,22 +1,26 @@
 """The Protocol of a variant: one layout and precision, for the graph and for the arrays that feed it.
 
 Each variant is a class (padded.py, packed_cuda.py, external.py); run/selection.py lists them by device and chooses one.
-builder.py and the engine know only this Protocol, so a new variant changes neither.
+Encoders, builder.py and the engine know only this Protocol, so a new variant changes none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 
 from enricher.worker.heads import TOKENS, Reads
-from enricher.worker.inference.checkpoint.configuration import EncoderConfig
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.device.sessions import Feeds, Runtime
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.records import Float32Array, Int32Array, Window
+
+Scored = Callable[[str, str], tuple[str, str, str]]
+"""Adds nodes over query and key, both `[windows, longest, width]`. Returns query and key as attention takes them, and a bias
+that is added to its scores, `[windows or 1, heads or 1, longest, longest]`; "" if there is none."""
 
 
 class Variant(Protocol):
@@ -78,8 +82,13 @@ class Variant(Protocol):
         """The row of `table` (`[positions, width]`, first used position first) per token, or a value that broadcasts."""
         ...
 
-    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
-        """Attention within each window, over query, key and value, which include their biases."""
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str, scored: Scored | None
+    ) -> str:
+        """Attention within each window, over query, key and value, which include their biases.
+
+        `scored` changes how keys are scored. A variant that cannot do that is unsuited for architectures that need it.
+        """
         ...
 
     def first_tokens(self, writer: OnnxWriter, hidden: str) -> str:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import orjson
 from safetensors.numpy import save_file
 
-from enricher.worker.inference.checkpoint.configuration import CLASSIFIER, FAMILIES, Family
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES, BertFamily
+from enricher.worker.inference.checkpoint.families import CLASSIFIER
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
 
@@ -131,8 +132,8 @@ def _config(shape: Shape) -> dict[str, object]:
         **{key: value for key, value in asdict(shape).items() if value is not None},
         "architectures": [f"{kind}ForTokenClassification"],
         "hidden_act": "gelu",
-        "layer_norm_eps": 1e-5 if FAMILIES[shape.model_type].positions_after_padding else 1e-12,
-        "pad_token_id": 1 if FAMILIES[shape.model_type].positions_after_padding else 0,
+        "layer_norm_eps": 1e-5 if BERT_FAMILIES[shape.model_type].positions_after_padding else 1e-12,
+        "pad_token_id": 1 if BERT_FAMILIES[shape.model_type].positions_after_padding else 0,
         "id2label": {str(index): label for index, label in enumerate(LABELS)},
         "label2id": {label: index for index, label in enumerate(LABELS)},
     }
@@ -140,7 +141,7 @@ def _config(shape: Shape) -> dict[str, object]:
 
 def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Name and shape of every weight."""
-    family, width = FAMILIES[shape.model_type], shape.embedding_size or shape.hidden_size
+    family, width = BERT_FAMILIES[shape.model_type], shape.embedding_size or shape.hidden_size
     yield f"{family.embeddings('word_embeddings')}.weight", (shape.vocab_size, width)
     yield f"{family.embeddings('position_embeddings')}.weight", (shape.max_position_embeddings, width)
     if family.token_types:
@@ -153,7 +154,7 @@ def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield from _pair(CLASSIFIER, (len(LABELS), shape.hidden_size))
 
 
-def _layer(family: Family, shape: Shape, index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _layer(family: BertFamily, shape: Shape, index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     part, width = family.layer, shape.hidden_size
     for name in (part.query, part.key, part.value, part.attention_output):
         yield from _pair(family.in_layer(index, name), (width, width))
