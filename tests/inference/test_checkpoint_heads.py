@@ -60,16 +60,18 @@ def _spec(
 def test_the_head_of_each_kind_comes_from_its_folder(family: str, tmp_path: Path) -> None:
     """Kind, labels, what it reads, and how many numbers it gives."""
     opened = {head: Checkpoint.open(write_folder(family, head, tmp_path / head)) for head in HEADS}
+    of_all: Reads = "whole" if family == "modernbert" else "first"
+    width = opened["cls"].config.hidden_size
     assert {
         "single": _spec("classification", CLASSES["single"], "first", 4),
-        "multi": _spec("classification", CLASSES["multi"], "first", 3, multi_label=True),
-        "mean": _spec("embedding", (), "mean", 64, normalised=True),
-        "cls": _spec("embedding", (), "first", 64),
+        "multi": _spec("classification", CLASSES["multi"], of_all, 3, multi_label=True),
+        "mean": _spec("embedding", (), "mean", width, normalised=True),
+        "cls": _spec("embedding", (), "first", width),
     } == {head: checkpoint.head for head, checkpoint in opened.items()}
     entities = Checkpoint.open(REFERENCE / family)
     assert _spec("ner", entities.labels, "tokens", 7) == entities.head
     assert (CLASSES["single"], ()) == (opened["single"].labels, opened["mean"].labels)
-    assert {"tokens", "first"} == reads_of([entities.head, opened["cls"].head, opened["multi"].head])
+    assert {"tokens", "first", of_all} == reads_of([entities.head, opened["cls"].head, opened["multi"].head])
 
 
 def test_classes_without_a_problem_type_are_single(folder: Callable[[HeadName], Path]) -> None:

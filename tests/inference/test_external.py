@@ -17,7 +17,7 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.configuration import FAMILIES
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel, holds_onnx
 from enricher.worker.inference.device.sessions import open_session
@@ -34,7 +34,9 @@ VARIANTS = [
     for variant in variants_for("cpu")
     if variant.problem() is None and not variant.quantised and "batch" in variant.token_dimensions
 ]
-PAIRS = [(family, each) for family in sorted(FAMILIES) for each in VARIANTS if "bert" == family or each == VARIANTS[-1]]
+PAIRS = [
+    (family, each) for family in sorted(BERT_FAMILIES) for each in VARIANTS if "bert" == family or each == VARIANTS[-1]
+]
 """Families whose exports are tried: a variant treats those of all alike."""
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}
 

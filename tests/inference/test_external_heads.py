@@ -13,10 +13,11 @@ import onnx
 import pytest
 from inference.conftest import MakeWindow
 from onnx import TensorProto, helper, numpy_helper
-from support.head_references import FAMILIES, HEADS, OUTPUTS, REFERENCE, HeadName, write_folder
+from support.head_references import HEADS, OUTPUTS, REFERENCE, HeadName, write_folder
 
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.inference.graph.variants import Variant
@@ -84,7 +85,7 @@ def prepare_export(folder: Path) -> PreparedModel:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 @pytest.mark.parametrize(
-    ("family", "head"), [*((each, "single") for each in FAMILIES), *(("bert", each) for each in HEADS[1:])]
+    ("family", "head"), [*((each, "single") for each in BERT_FAMILIES), *(("bert", each) for each in HEADS[1:])]
 )
 def test_each_kind_of_head_says_what_transformers_says(
     family: str, head: HeadName, variant: Variant, window: MakeWindow, tmp_path: Path

@@ -21,7 +21,7 @@ from support.layout import rows_of
 from support.models import open_minilm
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.configuration import FAMILIES
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import SESSION_ERRORS, open_session
 from enricher.worker.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
@@ -72,7 +72,7 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
 
 
 @pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
     family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow
 ) -> None:

@@ -16,7 +16,7 @@ from support.models import open_minilm
 
 from enricher.errors import ModelError
 from enricher.worker.heads import reads_of
-from enricher.worker.inference.checkpoint.configuration import FAMILIES
+from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import open_session
@@ -35,7 +35,7 @@ VARIANTS = {"fp16": PackedFloat16(), "fp32": PackedCudaFloat32()}
 
 
 @pytest.mark.parametrize("precision", sorted(LIMITS))
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_the_real_kernels_give_the_reference_logits(
     family: str, precision: str, cache_dir: Path, window: Callable[[Sequence[int]], Window]
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_node_that_cuda_lacks_is_refused() -> None:
     np.testing.assert_allclose(answer, [[10, 5], [5, 15]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_every_head_of_a_pass_says_what_transformers_says(
     family: str, tmp_path: Path, window: Callable[[Sequence[int]], Window]
 ) -> None:

@@ -1,4 +1,7 @@
-"""Small tokenizers as the six families have them, trained on some of the sample articles; and texts, ordinary and odd."""
+"""Small tokenizers as the families have them, trained on some of the sample articles; and texts, ordinary and odd.
+
+ModernBERT has GPT-NeoX's, and mmBERT has Gemma's.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ SPECIALS = {
     "electra": _BERT,
     "roberta": [*_FAIRSEQ, "<mask>"],
     "xlm-roberta": [*_FAIRSEQ, "<mask>"],
+    "modernbert": ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"],
+    "mmbert": ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"],
     "camembert": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>", "<mask>"],
 }
 ODD = (
@@ -79,14 +84,23 @@ def _trained(family: str) -> str:
     names = SPECIALS[family]
     if isinstance(tokenizer.model, models.Unigram):
         tokenizer = _in_front(tokenizer, names[:-1])
+    if family == "mmbert":
+        tokenizer = _as_gemma(tokenizer)
     tokenizer.add_special_tokens([*names[:-1], AddedToken(names[-1], lstrip=True, special=True)])
-    first, last = ("[CLS]", "[SEP]") if family in {"bert", "distilbert", "electra"} else ("<s>", "</s>")
+    first, last = around(family)
     numbers: Any = [(name, tokenizer.token_to_id(name)) for name in (last, first)]
     if family == "roberta":
         tokenizer.post_processor = processors.RobertaProcessing(numbers[0], numbers[1], add_prefix_space=True)
     else:
         tokenizer.post_processor = processors.TemplateProcessing(single=f"{first} $A {last}", special_tokens=numbers)
     return str(tokenizer.to_str())
+
+
+def around(family: str) -> tuple[str, str]:
+    """The special tokens before and after a text."""
+    if family == "mmbert":
+        return "<bos>", "<eos>"
+    return ("[CLS]", "[SEP]") if "[CLS]" in SPECIALS[family] else ("<s>", "</s>")
 
 
 def _untrained(family: str) -> tuple[Tokenizer, Any]:
@@ -97,9 +111,22 @@ def _untrained(family: str) -> tuple[Tokenizer, Any]:
         return tokenizer, trainers.WordPieceTrainer(
             vocab_size=PIECES, special_tokens=SPECIALS[family], show_progress=False
         )
-    if family == "roberta":
+    if family == "mmbert":
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+        )
+        return tokenizer, trainers.BpeTrainer(
+            vocab_size=PIECES,
+            special_tokens=[*SPECIALS[family][:-1], *(f"<0x{byte:02X}>" for byte in range(256))],
+            show_progress=False,
+        )
+    if family in {"roberta", "modernbert"}:
         tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        if family == "modernbert":
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=family == "roberta")
         tokenizer.decoder = decoders.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         return tokenizer, trainers.BpeTrainer(
@@ -112,6 +139,17 @@ def _untrained(family: str) -> tuple[Tokenizer, Any]:
     return tokenizer, trainers.UnigramTrainer(
         vocab_size=PIECES, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False
     )
+
+
+def _as_gemma(tokenizer: Tokenizer) -> Tokenizer:
+    """Bytes are pieces of the vocabulary, and no special tokens. A text is one word, whose spaces are signs.
+
+    Pieces begin with a sign at most, because training splits at spaces, as SentencePiece does.
+    """
+    gemma = Tokenizer.from_str(json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []}))
+    gemma.normalizer = normalizers.Replace(" ", "\u2581")
+    gemma.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    return gemma
 
 
 def _in_front(tokenizer: Tokenizer, names: list[str]) -> Tokenizer:

@@ -3,13 +3,14 @@
 Tests make the same checkpoints, since head weights come from a seed, and compare the graphs with the arrays. Only writing
 those needs PyTorch, which our environment lacks: with a Python that has torch, transformers and safetensors,
 
-    PYTHONPATH=.:scripts:tests torch-env/bin/python -m support.head_references
+    PYTHONPATH=.:scripts:tests torch-env/bin/python -m support.head_references [FAMILY...]
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,7 @@ OUTPUTS = REFERENCE / "heads"
 """`FAMILY.npz`: what transformers says, one window at a time, in float32. `ragged.HEAD [8, values]`: a row for each window
 of `reference.npz`. `windows.HEAD [44, values]` and `articles.HEAD [3, values]`: articles of 1, 3 and 40 windows, where an
 article's row is the mean over its tokens, each as the window that owns it says."""
-FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert")
+FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "modernbert")
 HeadName = Literal["single", "multi", "mean", "cls"]
 HEADS: tuple[HeadName, ...] = ("single", "multi", "mean", "cls")
 """Single-label and multi-label classification; vectors by the mean (normalised) and by the first token (as it is)."""
@@ -57,9 +58,14 @@ _NAMES = {
     "camembert": "Camembert",
     "electra": "Electra",
     "distilbert": "DistilBert",
+    "modernbert": "ModernBert",
 }
-_LAYERS = {"bert": ("bert.pooler.dense", "classifier"), "distilbert": ("pre_classifier", "classifier")}
-"""The two layers of a head for classes; other families all call them alike."""
+_LAYERS = {
+    "bert": ("bert.pooler.dense", "classifier"),
+    "distilbert": ("pre_classifier", "classifier"),
+    "modernbert": ("head.dense", "classifier"),
+}
+"""The two layers of a head for classes; other families all call them alike. ModernBERT's has a norm, and one bias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
     weights = {
         name: value
         for name, value in load_file(REFERENCE / family / "model.safetensors").items()
-        if not name.startswith("classifier.")
+        if not name.startswith(("classifier.", "head."))
     }
     for key in ("id2label", "label2id"):
         config.pop(key, None)
@@ -85,6 +91,8 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
         kind = "single_label_classification" if head == "single" else "multi_label_classification"
         config |= {"id2label": {str(number): name for number, name in enumerate(labels)}, "problem_type": kind}
         config |= {"label2id": {name: number for number, name in enumerate(labels)}}
+        if family == "modernbert":
+            config["classifier_pooling"] = "cls" if head == "single" else "mean"
         weights |= _class_weights(family, head, len(labels), config.get("hidden_size") or config["dim"])
     elif head == "mean":
         weights = {name.partition(".")[2]: value for name, value in weights.items()}
@@ -93,11 +101,11 @@ def write_folder(family: str, head: HeadName, folder: Path) -> Path:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     if not labels:
         mode = "mean_tokens" if head == "mean" else "cls_token"
-        _write_pooling(folder, config.get("hidden_size") or config["dim"], mode, normalised=head == "mean")
+        write_pooling(folder, config.get("hidden_size") or config["dim"], mode, normalised=head == "mean")
     return folder
 
 
-def _write_pooling(folder: Path, width: int, mode: str, *, normalised: bool) -> None:
+def write_pooling(folder: Path, width: int, mode: str, *, normalised: bool) -> None:
     """Write `modules.json` and `1_Pooling/config.json`. `width`: numbers of a vector."""
     (folder / "1_Pooling").mkdir()
     modes = {f"pooling_mode_{each}": each == mode for each in _MODES}
@@ -134,6 +142,9 @@ def _class_weights(family: str, head: str, labels: int, width: int) -> dict[str,
         f"{output}.weight": (labels, width),
         f"{output}.bias": (labels,),
     }
+    if family == "modernbert":
+        del shapes[f"{dense}.bias"]
+        shapes["head.norm.weight"] = (width,)
     # Only `random`, whose numbers are the same in every release of numpy.
     return {name: ((random.random(shape) - 0.5) / 2).astype(np.float32) for name, shape in shapes.items()}
 
@@ -152,7 +163,7 @@ Row = Any
 def main() -> None:
     """Write `FAMILY.npz` for each family: `ragged.HEAD`, `windows.HEAD` and `articles.HEAD`, `float32 [.., values]`."""
     OUTPUTS.mkdir(exist_ok=True)
-    for family in FAMILIES:
+    for family in sys.argv[1:] or FAMILIES:
         arrays: dict[str, Any] = {}
         with tempfile.TemporaryDirectory() as scratch:
             for head in HEADS:
@@ -164,7 +175,7 @@ def main() -> None:
 
 
 def _outputs(family: str, head: HeadName, folder: Path) -> dict[str, Any]:
-    run = _runner(folder, head)
+    run = runner(folder, "AutoModelForSequenceClassification" if head in CLASSES else "AutoModel")
     reference = np.load(REFERENCE / family / "reference.npz")
     ragged = [ids[:length] for ids, length in zip(reference["input_ids"], reference["lengths"], strict=True)]
     cuts = articles()
@@ -181,15 +192,15 @@ def _outputs(family: str, head: HeadName, folder: Path) -> dict[str, Any]:
     }
 
 
-def _runner(folder: Path, head: HeadName) -> Callable[[Any], Any]:
-    """Ids -> logits `[values]`, or last hidden states `[tokens, width]`, in float64."""
+def runner(folder: Path, name: str) -> Callable[[Any], Any]:
+    """Ids -> logits `[values]`, or last hidden states `[tokens, width]`, in float64. `name`: a class of transformers."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
-    kind = transformers.AutoModelForSequenceClassification if head in CLASSES else transformers.AutoModel
+    kind = getattr(transformers, name)
     model, info = kind.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
-    missing = [name for name in info["missing_keys"] if "pooler" not in name or head in CLASSES]
+    missing = [key for key in info["missing_keys"] if "pooler" not in key or name != "AutoModel"]
     assert not missing, f"{folder}: transformers knows other weights: {missing}"
     assert not info["unexpected_keys"], f"{folder}: transformers does not know {info['unexpected_keys']}"
     model.eval()
@@ -197,7 +208,7 @@ def _runner(folder: Path, head: HeadName) -> Callable[[Any], Any]:
     def run(ids: Any) -> Any:  # noqa: ANN401  an array or a tensor
         with torch.no_grad():
             said = model(torch.tensor(np.asarray(ids, np.int64)[None]))
-        values = said.logits if head in CLASSES else said.last_hidden_state
+        values = said.last_hidden_state if name == "AutoModel" else said.logits
         return values[0].numpy().astype(np.float64)
 
     return run

@@ -199,9 +199,9 @@ def threshold_of(threshold: Threshold, label: str, default: float) -> float:
     return threshold.get(label, default) if isinstance(threshold, Mapping) else threshold
 
 
-Reads = Literal["tokens", "first", "mean"]
+Reads = Literal["tokens", "first", "mean", "whole"]
 """The part of the last hidden states that a head reads: the states of every token, the state of a window's first token
-(special tokens included), or the mean over the tokens that the window owns."""
+(special tokens included), the mean over the tokens that the window owns, or the mean over all of its tokens."""
 TOKENS: frozenset[Reads] = frozenset({"tokens"})
 """The reads of a graph that has only NER heads."""
 Layers = Literal["labels", "classifier", "none"]

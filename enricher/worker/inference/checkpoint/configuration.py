@@ -21,6 +21,7 @@ from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, Head, HeadFiles, Layers
 from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.families import EncoderConfig, Family
+from enricher.worker.inference.checkpoint.modernbert_weights import ModernBertFamily
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def _kind(folder: Path, model_type: str, files: HeadFiles) -> type[Head]:
     )
 
 
-FAMILIES: dict[str, Family] = {**BERT_FAMILIES}
+FAMILIES: dict[str, Family] = {**BERT_FAMILIES, "modernbert": ModernBertFamily()}
 """The families whose graph we build, by `model_type` of config.json."""
 
 MERGE_ADAPTER = "Merge an adapter into the weights where PyTorch is (PEFT: merge_and_unload), and save the whole model."

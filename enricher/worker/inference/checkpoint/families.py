@@ -12,8 +12,13 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
+from enricher.worker.heads import Reads
+
 CLASSIFIER = "classifier"
 """The token classification head, in every family, and the last layer of some heads for sequences."""
+
+MOST_LAYERS = 1000
+"""Forty times what the largest of these models have: the names of all layers' weights are made before any weight is read."""
 
 
 class EncoderConfig(BaseModel):
@@ -29,7 +34,7 @@ class EncoderConfig(BaseModel):
     vocab_size: int = Field(gt=0)
     hidden_size: int = Field(gt=0, validation_alias=AliasChoices("hidden_size", "dim"))
     intermediate_size: int = Field(gt=0, validation_alias=AliasChoices("intermediate_size", "hidden_dim"))
-    layers: int = Field(gt=0, validation_alias=AliasChoices("num_hidden_layers", "n_layers"))
+    layers: int = Field(gt=0, le=MOST_LAYERS, validation_alias=AliasChoices("num_hidden_layers", "n_layers"))
     heads: int = Field(gt=0, validation_alias=AliasChoices("num_attention_heads", "n_heads"))
     activation: str = Field(validation_alias=AliasChoices("hidden_act", "activation"))
     max_position_embeddings: int = Field(gt=0)
@@ -43,6 +48,11 @@ class EncoderConfig(BaseModel):
     id2label: dict[int, str] = Field(default_factory=dict)
     problem_type: str | None = None
     """The meaning of the values of sequence classification: classes, one or several of which hold, or a number."""
+
+    @property
+    def class_reads(self) -> Reads:
+        """The part of the hidden states that a head for sequences reads."""
+        return "first"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ class Checkpoint:
         refuse_unread(folder, config, kind.layers, file_of.keys())
         index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
         head, described_in = kind.read_spec(head_files(folder, config.architectures[0], config.model_dump()))
+        if kind.layers == "classifier":
+            head = replace(head, reads=config.class_reads)
         described = (folder / name for name in described_in)
         files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described)
         opened = cls(folder, config, head, files, digest_of(folder, files), file_of)

@@ -19,7 +19,10 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint, OpenFiles
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 
-_HEAD_KEYS = {"architectures", "id2label", "problem_type"}
+_HEAD_KEYS = {
+    *("architectures", "id2label", "problem_type"),
+    *("classifier_activation", "classifier_bias", "classifier_pooling"),
+}
 """The keys of the configuration that say nothing about the encoder."""
 _IDLE_KEYS = {
     "tokenizer.json": {"padding", "truncation"},

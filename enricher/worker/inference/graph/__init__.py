@@ -2,6 +2,7 @@
 
 builder.py      weights -> graph, operator by operator, with its heads; the variant supplies what differs
 bert.py         the encoder of BERT and its families
+modernbert.py   the encoder of ModernBERT
 weights.py      nodes that use a checkpoint's weights
 variants.py     the Protocol of a variant
 packed_cuda.py  packed-fp16 and packed-cuda-fp32: CUDA, no padding

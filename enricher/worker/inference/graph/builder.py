@@ -21,9 +21,11 @@ from enricher.worker.heads import KINDS, Reads, reads_of
 from enricher.worker.inference.checkpoint.bert_weights import BertFamily
 from enricher.worker.inference.checkpoint.families import HeadNames
 from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.modernbert_weights import ModernBertConfig, ModernBertFamily
 from enricher.worker.inference.graph.bert import BertEncoder
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
-from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.graph.modernbert import ModernBertEncoder
+from enricher.worker.inference.graph.variants import MEANS, Variant
 from enricher.worker.inference.graph.weights import Weights
 
 BUILDER_VERSION = 2
@@ -57,6 +59,10 @@ def build(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWrite
 def _hidden_states(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter, weights: Weights) -> str:
     """Add the encoder of the checkpoint's family."""
     family = checkpoint.family
+    if isinstance(family, ModernBertFamily):
+        config = checkpoint.config
+        assert isinstance(config, ModernBertConfig)
+        return ModernBertEncoder(checkpoint, config, family, variant, writer, weights).hidden_states()
     assert isinstance(family, BertFamily), f"no encoder for {checkpoint.config.model_type}"
     return BertEncoder(checkpoint, family, variant, writer, weights).hidden_states()
 
@@ -88,8 +94,8 @@ class _States:
         return self._made[reads]
 
     def _make(self, reads: Reads) -> str:
-        if reads == "mean":
-            return self._variant.owned_means(self._writer, self._hidden)
+        if reads in MEANS:
+            return self._variant.means(self._writer, self._hidden, reads)
         value, name = self._hidden, "hidden"
         if reads == "first":
             value = name = self._variant.first_tokens(self._writer, self._hidden)

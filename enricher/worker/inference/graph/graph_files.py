@@ -49,6 +49,7 @@ class OnnxWriter:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._nodes: list[onnx.NodeProto] = []
         self._tensors: dict[str, TensorProto] = {}
+        self._made: set[str] = set()
 
     def input(self, name: str, element_type: int, shape: Sequence[str | int]) -> str:
         """Declare an input; strings in `shape` are free dimensions."""
@@ -74,7 +75,12 @@ class OnnxWriter:
         """Append a node with one output; returns the output's name."""
         node = helper.make_node(operator, list(inputs), [output], name=output, domain=domain, **attributes)
         self._nodes.append(node)
+        self._made.add(output)
         return output
+
+    def has(self, name: str) -> bool:
+        """True if a node makes this value already."""
+        return name in self._made
 
     def model(self, name: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
         """The finished model, without its weights."""

@@ -117,8 +117,9 @@ class PackedCudaFloat32:
         firsts = writer.node("Slice", ["cumulative_lengths", *bounds], "firsts")
         return writer.node("Gather", [hidden, firsts], "first")
 
-    def owned_means(self, writer: OnnxWriter, hidden: str) -> str:
+    def means(self, writer: OnnxWriter, hidden: str, reads: Reads) -> str:
         """Sums over pieces, then over windows, in float32."""
+        assert reads == "mean", "other means are read by architectures that are unsuited"
         values, last = hidden, "means"
         for (places, weights, _), output in zip(_MEANS, ("means.pieces", last), strict=True):
             taken = writer.node("Gather", [values, places], f"{places}.taken")

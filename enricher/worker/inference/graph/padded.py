@@ -2,7 +2,8 @@
 
 `PaddedFloat32`, for ONNX Runtime's own CPU and CUDA providers. Inputs: `input_ids int32 [batch, length]`, `lengths int32
 [batch]` (real tokens). Outputs are `[batch, length]`; their values at padding are meaningless. Where a head reads means,
-`owned float32 [batch, length]` too: one over the number of tokens that the window owns, at these tokens.
+`owned float32 [batch, length]` too: one over the number of tokens that the window owns, at these tokens; `whole` likewise
+for all of its tokens.
 
 `PackedFloat32`, for ONNX Runtime's own CPU provider: padding only inside attention. Everything that works token by token
 (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows in a row. For attention they
@@ -31,7 +32,14 @@ from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.device.hardware import int8_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, openvino_problem
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
-from enricher.worker.inference.graph.variants import Scored, owned_weights, starts_in_a_row, weighted_sums
+from enricher.worker.inference.graph.variants import (
+    MEANS,
+    Scored,
+    mean_inputs,
+    mean_weights,
+    starts_in_a_row,
+    weighted_sums,
+)
 from enricher.worker.records import Window
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
@@ -63,8 +71,8 @@ class PaddedFloat32:
         """The inputs, and the length to which positions are cut."""
         writer.input("input_ids", TensorProto.INT32, self.token_dimensions)
         writer.input("lengths", TensorProto.INT32, ["batch"])
-        if "mean" in reads:
-            writer.input("owned", TensorProto.FLOAT, self.token_dimensions)
+        for name in mean_inputs(reads):
+            writer.input(name, TensorProto.FLOAT, self.token_dimensions)
         writer.node("Shape", ["input_ids"], "length", start=1, end=2)
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
@@ -87,9 +95,9 @@ class PaddedFloat32:
         """The first place of each row."""
         return writer.node("Gather", [hidden, writer.constant("first_place", np.array(0, np.int64))], "first", axis=1)
 
-    def owned_means(self, writer: OnnxWriter, hidden: str) -> str:
+    def means(self, writer: OnnxWriter, hidden: str, reads: Reads) -> str:
         """One product per window."""
-        return weighted_sums(writer, "owned", hidden, "means")
+        return weighted_sums(writer, MEANS[reads], hidden, "means" if reads == "mean" else f"means.{reads}")
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
         """Windows x the length that they are padded to."""
@@ -97,13 +105,13 @@ class PaddedFloat32:
         return rows * length_tokens
 
     def feeds(self, windows: Sequence[Window], pad_id: int, reads: frozenset[Reads] = TOKENS) -> Feeds:
-        """`input_ids` and `lengths`, both int32; `owned` for means."""
+        """`input_ids` and `lengths`, both int32; weights for means."""
         lengths = np.array([window.length_tokens for window in windows], np.int32)
         ids = np.full(self._shape(windows), pad_id, np.int32)
         for row, window in zip(ids, windows, strict=True):
             row[: window.length_tokens] = window.ids
         feeds: Feeds = {"input_ids": ids, "lengths": lengths}
-        return {**feeds, "owned": owned_weights(windows, ids.shape[1])} if "mean" in reads else feeds
+        return {**feeds, **mean_weights(windows, ids.shape[1], reads)}
 
     def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
         """The number of windows, and the length of the longest."""
@@ -124,13 +132,13 @@ class PackedFloat32(PaddedFloat32):
     token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
 
     def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:
-        """The five inputs, and `owned` for means."""
+        """The five inputs, and weights for means."""
         for name in ("input_ids", "position_ids", "slots"):
             writer.input(name, TensorProto.INT32, ["tokens"])
         writer.input("rows", TensorProto.INT32, ["batch", "length"])
         writer.input("lengths", TensorProto.INT32, ["batch"])
-        if "mean" in reads:
-            writer.input("owned", TensorProto.FLOAT, ["batch", "length"])
+        for name in mean_inputs(reads):
+            writer.input(name, TensorProto.FLOAT, ["batch", "length"])
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
         """A row for each token."""
@@ -154,16 +162,19 @@ class PackedFloat32(PaddedFloat32):
         )
         return writer.node("Gather", [hidden, firsts], "first")
 
-    def owned_means(self, writer: OnnxWriter, hidden: str) -> str:
+    def means(self, writer: OnnxWriter, hidden: str, reads: Reads) -> str:
         """One product per window, padded."""
-        return weighted_sums(writer, "owned", writer.node("Gather", [hidden, "rows"], "hidden.padded"), "means")
+        padded = "hidden.padded"
+        if not writer.has(padded):
+            writer.node("Gather", [hidden, "rows"], padded)
+        return PaddedFloat32.means(self, writer, padded, reads)
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
         """The real tokens: only attention is padded, a tenth of the work."""
         return sum([len(window.ids) for window in windows])
 
     def feeds(self, windows: Sequence[Window], pad_id: int, reads: frozenset[Reads] = TOKENS) -> Feeds:
-        """The five arrays, and `owned` for means; no padding ids are needed."""
+        """The five arrays, and weights for means; no padding ids are needed."""
         del pad_id
         lengths = np.array([window.length_tokens for window in windows], np.int32)
         places = np.arange(lengths.max(), dtype=np.int32)
@@ -176,7 +187,7 @@ class PackedFloat32(PaddedFloat32):
             "rows": (starts[:, None] + np.where(real, places, 0)).astype(np.int32),
             "lengths": lengths,
         }
-        return {**feeds, "owned": owned_weights(windows, len(places))} if "mean" in reads else feeds
+        return {**feeds, **mean_weights(windows, len(places), reads)}
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
         """Windows follow one another."""
@@ -245,3 +256,7 @@ class OpenVinoInt8(OpenVinoBfloat16):
     def problem(self) -> str | None:
         """The reason why not: OpenVINO is missing, or the processor has no int8 products."""
         return openvino_problem("fp32") or int8_problem()
+
+    def why_unsuited(self, config: EncoderConfig) -> str | None:
+        """The reason why not: calibration was measured with encoders like BERT's only."""
+        return None if config.plain_attention else f"int8 is not calibrated for {config.model_type}"

@@ -6,7 +6,7 @@ Encoders, builder.py and the engine know only this Protocol, so a new variant ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -71,7 +71,7 @@ class Variant(Protocol):
 
     @property
     def window_dimension(self) -> str:
-        """The name of the dimension over windows, the first one of `first_tokens` and `owned_means`."""
+        """The name of the dimension over windows, the first one of `first_tokens` and `means`."""
         ...
 
     def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:
@@ -95,10 +95,10 @@ class Variant(Protocol):
         """The last hidden state of each window's first token, special tokens included: `[windows, width]`."""
         ...
 
-    def owned_means(self, writer: OnnxWriter, hidden: str) -> str:
-        """The mean of the last hidden states over the tokens that each window owns: `float32 [windows, width]`.
+    def means(self, writer: OnnxWriter, hidden: str, reads: Reads) -> str:
+        """The mean of the last hidden states over the tokens that each window owns, or over all: `float32 [windows, width]`.
 
-        Only after `declare_inputs` with "mean" among `reads`. Zero for a window that owns no token.
+        `reads`: "mean" or "whole", and only after `declare_inputs` with it. Zero for a window that owns no token.
         """
         ...
 
@@ -129,13 +129,36 @@ def owned_ranges(windows: Sequence[Window]) -> Int32Array:
     return np.array([[each.start for each in owned], [max(each.start, each.stop) for each in owned]], np.int32)
 
 
-def owned_weights(windows: Sequence[Window], length_tokens: int) -> Float32Array:
-    """`float32 [windows, length_tokens]`: one over the number of tokens that a window owns, at its own tokens; else 0."""
-    starts, stops = owned_ranges(windows)
+MEANS: Mapping[Reads, str] = {"mean": "owned", "whole": "whole"}
+"""The inputs of padded graphs with the weights of means."""
+
+
+def mean_inputs(reads: frozenset[Reads]) -> list[str]:
+    """The inputs of `MEANS` for these reads, always in the same order."""
+    return [name for each, name in MEANS.items() if each in reads]
+
+
+def mean_weights(windows: Sequence[Window], length_tokens: int, reads: frozenset[Reads]) -> dict[str, Float32Array]:
+    """The values of `mean_inputs`."""
+    weights: dict[str, Float32Array] = {}
+    if "mean" in reads:
+        weights[MEANS["mean"]] = _shares(owned_ranges(windows), length_tokens)
+    if "whole" in reads:
+        lengths = [window.length_tokens for window in windows]
+        weights[MEANS["whole"]] = _shares(np.array([[0] * len(lengths), lengths], np.int32), length_tokens)
+    return weights
+
+
+def _shares(ranges: Int32Array, length_tokens: int) -> Float32Array:
+    """`float32 [windows, length_tokens]`: one over the number of tokens in each window's range, at these tokens; else 0.
+
+    `ranges`: as `owned_ranges` has them.
+    """
+    starts, stops = ranges
     places = np.arange(length_tokens, dtype=np.int32)
-    owned = (places >= starts[:, None]) & (places < stops[:, None])
-    shares = (1 / np.maximum(stops - starts, 1)).astype(np.float32)
-    weights: Float32Array = owned * shares[:, None]
+    inside = (places >= starts[:, None]) & (places < stops[:, None])
+    share = (1 / np.maximum(stops - starts, 1)).astype(np.float32)
+    weights: Float32Array = inside * share[:, None]
     return weights
 
 

@@ -29,9 +29,12 @@ class Weights:
     opened: OpenFiles = field(default_factory=dict)
 
     def matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
-        """Multiply by a module's weight, which PyTorch stores as `[out, in]` and MatMul takes as `[in, out]`."""
-        transposed = np.ascontiguousarray(self.read(f"{name}.weight", (width_out, width_in)).T)
-        inputs = [value, self.write(f"{name}.weight", transposed)]
+        """Multiply by a module's weight."""
+        return self.product(name, value, self.read(f"{name}.weight", (width_out, width_in)))
+
+    def product(self, name: str, value: str, weight: Float32Array) -> str:
+        """Multiply by a weight, which PyTorch stores as `[out, in]` and MatMul takes as `[in, out]`."""
+        inputs = [value, self.write(f"{name}.weight", np.ascontiguousarray(weight.T))]
         return self.writer.node("MatMul", inputs, f"{self.prefix}{name}.matmul")
 
     def norm(self, name: str, value: str, width: int, *, biased: bool = True) -> str:

@@ -1,0 +1,240 @@
+"""ModernBERT: the deep checkpoint of support/modernbert_references.py, against transformers; and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inference.conftest import MakeWindow
+from safetensors.numpy import load_file, save_file
+from support.layout import rows_of
+from support.modernbert_references import FOLDER, HEADS, LENGTHS_TOKENS, DeepHead, deep_texts, write_deep
+
+from enricher.errors import ModelError
+from enricher.worker.heads import reads_of
+from enricher.worker.inference.checkpoint.folder import Checkpoint
+from enricher.worker.inference.checkpoint.same_encoder import first_difference
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.selection import problem_of, variants_for
+from enricher.worker.records import Float32Array
+
+VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
+LIMITS = {"fp32": 1e-4, "bf16": 0.3}
+"""Largest difference of a logit or of a vector's number allowed. Logits reach 5; bf16 has 8 bits, and weights are random."""
+BATCHES = (1, 7, 16)
+"""Sizes of batches, the last of which repeats: short texts beside short ones, and then beside long ones."""
+
+
+def answers(
+    folder: Path, variant: Variant, window: MakeWindow, cache_dir: Path, output: str, *, texts: int | None = None
+) -> list[Float32Array]:
+    """The output for each text, or for its first `texts`."""
+    checkpoint = open_model(folder)
+    path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
+    session = open_session(path, variant.runtime, threads_per_run=1)
+    found: list[Float32Array] = []
+    left, sizes = [window(ids.tolist()) for ids in deep_texts()[:texts]], list(BATCHES)
+    while left:
+        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+        windows, left = left[:size], left[size:]
+        (values,) = session.run([output], variant.feeds(windows, 0, reads_of([checkpoint.head])))
+        found += rows_of(variant, values, windows) if output == "logits" else [*values]
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_labels_are_those_of_transformers_up_to_2048_tokens(
+    variant: Variant, window: MakeWindow, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Global and local layers, with heads of size 64; in batches of mixed lengths."""
+    expected = np.split(np.load(FOLDER / "deep.npz")["labels"], np.cumsum(LENGTHS_TOKENS)[:-1])
+    found = answers(write_deep("labels", tmp_path / "model"), variant, window, cache_dir, "logits")
+    differences = [np.abs(ours[: len(each)] - each).max() for ours, each in zip(found, expected, strict=True)]
+    print(f"\n{variant.name}: {max(differences):.1e}")
+    assert max(differences) < LIMITS[variant.precision]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("head", HEADS)
+def test_each_head_for_sequences_says_what_transformers_says(
+    head: DeepHead, variant: Variant, window: MakeWindow, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Classes over the first token and over the mean of all tokens, a number, and vectors."""
+    expected = np.load(FOLDER / "deep.npz")[head]
+    found = answers(write_deep(head, tmp_path / "model"), variant, window, cache_dir, "head.0.rows")
+    rows = [number for number, length in enumerate(LENGTHS_TOKENS) if length > 2 or head != "mean vector"]
+    difference = np.abs(np.stack(found) - expected)[rows].max()
+    print(f"\n{variant.name} {head}: {difference:.1e}")
+    assert difference < LIMITS[variant.precision]
+
+
+@pytest.mark.parametrize("variant", [PaddedFloat32(), PackedFloat32()], ids=lambda variant: variant.name)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"local_attention": 126},
+        {"local_attention": 130},
+        {"global_attn_every_n_layers": 2},
+        {"global_rope_theta": 150000.0},
+        {"local_rope_theta": 160000.0},
+        {"norm_eps": 1e-3},
+    ],
+    ids=str,
+)
+def test_the_comparison_catches_a_wrong_graph(
+    change: dict[str, Any], variant: Variant, window: MakeWindow, tmp_path: Path, cache_dir: Path
+) -> None:
+    """One token of reach more or less, other layers, other positions: all are far outside the tolerance."""
+    folder, texts = write_deep("labels", tmp_path / "model"), 40
+    edit(folder, change)
+    expected = np.load(FOLDER / "deep.npz")["labels"][: sum(LENGTHS_TOKENS[:texts])]
+    found = np.concatenate(answers(folder, variant, window, cache_dir, "logits", texts=texts))
+    assert np.abs(found - expected).max() > 10 * LIMITS["fp32"]
+
+
+def test_the_newer_form_of_a_configuration_is_the_same_model(
+    window: MakeWindow, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Lists of layers and of rotary positions, which win over the older keys as they do in transformers."""
+    folder = write_deep("labels", tmp_path / "model")
+    before = answers(folder, PaddedFloat32(), window, cache_dir, "logits", texts=40)
+    kinds = ["full_attention", "sliding_attention", "sliding_attention"] * 2
+    rotary = {
+        "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    edit(
+        folder,
+        {"layer_types": kinds, "rope_parameters": rotary, "global_attn_every_n_layers": 2, "local_rope_theta": 7},
+    )
+    after = answers(folder, PaddedFloat32(), window, cache_dir, "logits", texts=40)
+    for ours, theirs in zip(after, before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_windows_near_the_last_position_are_not_cut_short(window: MakeWindow, cache_dir: Path) -> None:
+    """The small one takes 192 tokens; variants that round lengths up need rows of rotary positions behind the last."""
+    checkpoint = Checkpoint.open(FOLDER)
+    assert 192 == checkpoint.max_window_tokens
+    ids = (5 + np.random.default_rng(1).random(191) * 250).astype(np.int32).tolist()
+    found = []
+    for variant in (each for each in VARIANTS if each.precision == "fp32"):
+        path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
+        (logits,) = open_session(path, variant.runtime, threads_per_run=1).run(
+            ["logits"], variant.feeds([window(ids)], 0)
+        )
+        found.append(rows_of(variant, logits, [window(ids)])[0][:191])
+    for each in found[1:]:
+        np.testing.assert_allclose(each, found[0], atol=1e-4)
+
+
+def test_heads_that_pool_in_different_ways_share_an_encoder(tmp_path: Path) -> None:
+    """The pooling belongs to the head. Another reach of local layers is another encoder."""
+    first, second = (Checkpoint.open(write_deep(head, tmp_path / head)) for head in ("cls classes", "mean classes"))
+    assert first_difference(first, second) is None
+    assert ("first", "whole") == (first.head.reads, second.head.reads)
+    edit(second.folder, {"local_attention": 64})
+    assert "config.json differs" == first_difference(first, Checkpoint.open(second.folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"norm_bias": True}, "norm_bias true (only models without it are built)"),
+        ({"attention_bias": True}, "attention_bias true"),
+        ({"mlp_bias": True}, "mlp_bias true"),
+        ({"classifier_bias": True}, "classifier_bias true"),
+        ({"hidden_activation": "silu"}, "activation 'silu' (only 'gelu' is built)"),
+        ({"classifier_activation": "relu"}, "classifier_activation 'relu'"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "scaled rotary positions"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}}, "scaled rotary positions"),
+        ({"layer_types": ["full_attention"] * 5}, "layer_types for 5 layers, and num_hidden_layers 6"),
+        ({"layer_types": ["linear_attention"] * 6}, "layer_types"),
+        ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers"),
+        ({"num_attention_heads": 3}, "3 heads over width 128"),
+        ({"num_attention_heads": 128}, "attention heads of size 1"),
+        ({"max_position_embeddings": 10**9}, "1000000000 positions (at most 131072)"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers"),
+        ({"num_hidden_layers": 5}, "A modernbert of 5 layers with this head has no place for them"),
+        ({"classifier_pooling": "max"}, "classifier_pooling"),
+    ],
+    ids=str,
+)
+def test_a_configuration_that_is_not_built_is_refused_by_name(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """When the folder is opened, before any weight is read."""
+    folder = write_deep("labels", tmp_path / "model")
+    edit(folder, change)
+    began_s = time.monotonic()
+    with pytest.raises(ModelError) as caught:
+        open_model(folder)
+    assert said in str(caught.value)
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_a_configuration_with_other_widths_is_refused_by_the_weight(tmp_path: Path) -> None:
+    """The weight is named, with both shapes; nothing is left in the cache."""
+    folder = write_deep("labels", tmp_path / "model")
+    edit(folder, {"intermediate_size": 100})
+    said = r"model.layers.0.mlp.Wi.weight is \(192, 128\), not \(200, 128\) as config.json says"
+    with pytest.raises(ModelError, match=said):
+        prepare_variant(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    assert [] == [*(tmp_path / "cache").iterdir()]
+
+
+RENAMED: dict[str, Callable[[str], str]] = {
+    "compiled": lambda name: f"_orig_mod.{name}",
+    "a compiled part": lambda name: name.replace(".mlp.", ".mlp._orig_mod."),
+    "with biases": lambda name: name,
+}
+
+
+@pytest.mark.parametrize("kind", RENAMED)
+def test_weights_that_nothing_reads_are_named(kind: str, tmp_path: Path) -> None:
+    """As torch.compile renames them, and biases in a file whose configuration says that there are none."""
+    folder = write_deep("labels", tmp_path / "model")
+    weights = {RENAMED[kind](name): value for name, value in load_file(folder / "model.safetensors").items()}
+    if kind == "with biases":
+        weights["model.layers.0.attn.Wo.bias"] = np.zeros(128, np.float32)
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(ModelError, match="weights would be ignored") as caught:
+        open_model(folder)
+    assert ("Wo.bias" if kind == "with biases" else "_orig_mod.") in str(caught.value)
+
+
+def test_a_missing_weight_is_named(tmp_path: Path) -> None:
+    """With transformers it would be a warning, and the weight random."""
+    folder = write_deep("labels", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    del weights["head.norm.weight"]
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=r"no weight 'head.norm.weight' among 41"):
+        prepare_variant(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
+
+
+def test_precisions_that_are_not_built_say_why() -> None:
+    """int8 has no recipe for this encoder, and packed attention on a GPU has no rotary positions."""
+    checkpoint = Checkpoint.open(FOLDER)
+    reasons = {
+        variant.name: variant.why_unsuited(checkpoint.config)
+        for variant in (*variants_for("cpu"), *variants_for("cuda"))
+    }
+    refused = {name for name, reason in reasons.items() if reason is not None}
+    assert {"openvino-int8", "packed-fp16", "packed-cuda-fp32"} == refused
+    assert all("modernbert" in str(reasons[name]) for name in refused)
+    assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)
+
+
+def edit(folder: Path, change: dict[str, Any]) -> None:
+    """Change values of config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
