@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from onnx import TensorProto
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.modernbert_weights import LayerKind, ModernBertConfig, ModernBertFamily
@@ -91,13 +92,12 @@ class ModernBertEncoder:
         """Rotary positions, counted from 0 in each window.
 
         Frequencies and angles are rounded to float32 as transformers has them, where position 8,192 turns by another angle
-        than in float64. Tables have rows behind the last position, because variants may round lengths up.
+        than in float64.
         """
         size = self.config.hidden_size // self.config.heads
         exponents = np.arange(0, size, 2) / size
         frequencies = (self.config.theta(kind) ** -exponents).astype(np.float32)
-        rows = np.arange(self.config.max_position_embeddings + LENGTH_STEP_TOKENS - 1, dtype=np.float32)
-        angles = (rows[:, None] * frequencies).astype(np.float64)
+        angles = (np.arange(self._rows, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
         tables = [
             self.weights.write(f"{kind}.{name}", values.astype(np.float32))
             for name, values in (("cosines", np.cos(angles)), ("sines", np.sin(angles)))
@@ -137,16 +137,29 @@ class ModernBertEncoder:
         return node("Unsqueeze", [plane, constant("local.axes", np.array([0, 1], np.int64))], name)
 
     def _places(self, value: str) -> _Places:
-        """The places of the tokens of `value`, `[windows, length, width]`; made once, since all values have one layout."""
+        """The places of the tokens of `value`, `[windows, length, width]`; made once, since all values have one layout.
+
+        A slice of a table, as positions are: CUDA would leave a range, and all that follows from it, to the CPU.
+        """
         made = _Places("places", "places.by_window")
         node, constant = self.writer.node, self.writer.constant
         if self.writer.has(made.places):
             return made
-        zero, one = constant("zero", np.array(0, np.int64)), constant("one", np.array(1, np.int64))
-        shape = node("Shape", [value], "places.shape", start=0, end=2)
-        length = node("Gather", [shape, one], "places.length")
-        node("Expand", [node("Range", [zero, length, one], made.places), shape], made.by_window)
+        table = self.writer.weight("places.table", np.arange(self._rows, dtype=np.int64))
+        length = node("Shape", [value], "places.length", start=1, end=2)
+        first, axis = (constant(name, np.array([0], np.int64)) for name in ("places.first", "places.axis"))
+        node("Slice", [table, first, length, axis], made.places)
+        zeros = node(
+            "Cast", [node("Sub", ["lengths", "lengths"], "places.int32")], "places.zeros", to=TensorProto.INT64
+        )
+        column = node("Unsqueeze", [zeros, constant("places.column_axis", np.array([1], np.int64))], "places.column")
+        node("Add", [column, made.places], made.by_window)
         return made
+
+    @property
+    def _rows(self) -> int:
+        """The places that a window may have. Those behind the last position are padding: variants may round lengths up."""
+        return self.config.max_position_embeddings + LENGTH_STEP_TOKENS - 1
 
 
 @dataclass(frozen=True, slots=True)

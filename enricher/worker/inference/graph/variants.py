@@ -19,8 +19,9 @@ from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.records import Float32Array, Int32Array, Window
 
 Scored = Callable[[str, str], tuple[str, str, str]]
-"""Adds nodes over query and key, both `[windows, longest, width]`. Returns query and key as attention takes them, and a bias
-that is added to its scores, `[windows or 1, heads or 1, longest, longest]`; "" if there is none."""
+"""Adds nodes over query and key, both `[windows, longest, width]`; the input `lengths` has the tokens of each window.
+Returns query and key as attention takes them, and a bias that is added to its scores, `[windows or 1, heads or 1, longest,
+longest]`; "" if there is none."""
 
 
 class Variant(Protocol):
