@@ -19,7 +19,7 @@ def test_the_documented_phases_are_those_of_step() -> None:
     """The module names them in the order in which a turn goes through them."""
     documented = re.findall(r"^    (\w+)  ", inspect.getdoc(loop) or "", re.MULTILINE)
     called = re.findall(r"worked \|?= self\._(\w+)\(\)", inspect.getsource(loop.Worker.step))
-    assert ["admit", "prepare", "collect", "dispatch", "publish"] == documented == called
+    assert ["admit", "prepare", "collect", "dispatch", "store", "publish"] == documented == called
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,6 +4,8 @@
     prepare   decode, tokenise and cut them into windows for the scheduler
     collect   take finished batches back from the engine; this frees capacity for dispatch
     dispatch  give the engine the batches that the scheduler has ready
+    store     give articles the answers of the collected batches; the last one decodes its entities, which takes longest,
+              so it comes after dispatch
     publish   write what is finished, in offset order, in one transaction
 
 The loop decides and its dependencies compute. It never sleeps: while pools have work, it waits for the wakeup that they
@@ -77,6 +79,8 @@ class Worker:
     guard: Guard
     limits: LoopLimits
     _stopping: StopEvent = field(default_factory=StopEvent, init=False)
+    _collected: list[BatchResult] = field(default_factory=list, init=False)
+    """Finished batches whose answers are not stored yet; empty between turns."""
     _can_publish: bool = field(default=True, init=False)
     """False from a failed transaction until its recovery: meanwhile the source's positions mean nothing."""
 
@@ -110,6 +114,7 @@ class Worker:
             worked |= self._prepare()
             worked |= self._collect()
             worked |= self._dispatch()
+            worked |= self._store()
             # Before the transaction: what finishes while it waits for brokers is collected in the next turn.
             self.pacing.check_progress()
             worked |= self._publish()
@@ -168,9 +173,9 @@ class Worker:
         for result in results:
             self.tracing.end_batch(result.batch)
             self.counters.count_completed(result, out_of_memory=self.budget.note(result))
-            self.tracker.count_unpacked(store_answers(result, self.heads, self.keep))
         if results:
             self.pacing.engine_moved()
+        self._collected += results
         return bool(results)
 
     def _dispatch(self) -> bool:
@@ -185,6 +190,12 @@ class Worker:
             dispatched = True
         self.engine.backlogged = self.pacing.backlogged
         return dispatched
+
+    def _store(self) -> bool:
+        results, self._collected = self._collected, []
+        for result in results:
+            self.tracker.count_unpacked(store_answers(result, self.heads, self.keep))
+        return bool(results)
 
     def _next_batch(self, now_s: float) -> Batch | None:
         engine = self.engine
@@ -243,6 +254,7 @@ class Worker:
         try:
             if partitions and not self._stopping.is_set:
                 self._collect()
+                self._store()
                 self._publish_now(partitions)
         finally:
             self._give_up(partitions, "revoked")
@@ -303,6 +315,7 @@ class Worker:
                 self.wakeup.wait(self.limits.idle_wait_s)
                 self.wakeup.clear()
                 self._collect()
+                self._store()
             self._publish_now(self.tracker.partitions)
         except (TransactionTrouble, Fenced) as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
