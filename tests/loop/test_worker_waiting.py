@@ -56,6 +56,21 @@ def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
     assert min(gaps_s) >= 0.9 * LIMITS.publish_interval_s
 
 
+def test_the_end_of_a_backlog_does_not_wait_for_the_interval() -> None:
+    """The load is still near its highest, but nothing is in progress: the last articles go out at once."""
+    world = World()
+    limits = replace(LIMITS, publish_share=0.5, publish_interval_s=64.0, max_in_flight=4_000)
+    process = world.start(limits=limits).joined()
+    world.steps(process, until=lambda: world.clock() > 4)
+    process.worker.pacing.load = Load(threads=1, now_s=world.clock() - 60.0)
+    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
+    world.put(SHORT)
+    began_s = world.clock()
+    world.steps(process, until=world.done)
+    assert process.worker.pacing.load.busy > 0.5, "otherwise the load would have allowed it"
+    assert world.clock() - began_s < 0.2
+
+
 def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:
     """With a long idle wait a single article still goes to the device after `max_wait`, and out at the next transaction."""
     world = World()

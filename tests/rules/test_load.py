@@ -19,12 +19,14 @@ loads = st.floats(0, 1)
 shares = st.floats(0.001, 10)
 
 
-def busy_for(seconds: float, *, running: int, waited: float, threads: int = 2, load: Load | None = None) -> Load:
+def busy_for(
+    seconds: float, *, running: int, waited: float, tokenizing: float = 0.0, threads: int = 2, load: Load | None = None
+) -> Load:
     """A load to which turns of 5 ms were added; `waited`: the share of each that the loop waited."""
     load = load or Load(threads, 0.0)
     load.skip(0.0)
     for turn in range(1, 1 + round(seconds / 0.005)):
-        load.note(0.005 * turn, running=running, waited_s=0.005 * waited)
+        load.note(0.005 * turn, running=running, tokenizing=tokenizing, waited_s=0.005 * waited)
     return load
 
 
@@ -55,11 +57,15 @@ def test_the_smallest_load_that_is_a_number_does_not_overflow() -> None:
 # ---- Load
 
 
-@pytest.mark.parametrize(("running", "waited"), [(0, 0.7), (1, 0.9), (2, 0.5), (1, 0.2), (3, 1.0)])
-def test_the_average_arrives_at_the_busier_of_device_and_loop(running: int, waited: float) -> None:
-    """More batches than threads keep the threads busy, not more than that."""
-    busier = max(min(1.0, running / 2), 1 - waited)
-    assert busier == pytest.approx(busy_for(10 * AVERAGED_S, running=running, waited=waited).busy, abs=1e-3)
+@pytest.mark.parametrize(
+    ("running", "waited", "tokenizing"),
+    [(0, 0.7, 0.0), (1, 0.9, 0.2), (2, 0.5, 0.9), (1, 0.2, 0.0), (3, 1.0, 0.0), (1, 0.9, 0.7), (0, 1.0, 5.0)],
+)
+def test_the_average_arrives_at_the_busiest_part(running: int, waited: float, tokenizing: float) -> None:
+    """Of device, tokenizer and loop; more batches or calls than threads keep the threads busy, not more than that."""
+    busiest = max(min(1.0, running / 2), min(1.0, tokenizing), 1 - waited)
+    found = busy_for(10 * AVERAGED_S, running=running, waited=waited, tokenizing=tokenizing)
+    assert busiest == pytest.approx(found.busy, abs=1e-3)
 
 
 def test_a_loop_that_waits_for_an_idle_device_has_no_load() -> None:
@@ -139,6 +145,17 @@ def test_without_a_share_every_interval_is_the_longest(load: float, cost_s: floa
     assert cadence.latest_s == cadence.earliest_s(load)
 
 
+@given(load=loads, idle_since_s=st.floats(9, 11), cost_s=st.floats(0.005, 0.1))
+def test_a_worker_without_work_publishes_after_as_long_as_it_takes(
+    load: float, idle_since_s: float, cost_s: float
+) -> None:
+    """The load does not matter: it is no later than that, no earlier than the shortest pause, and never without a share."""
+    cadence, found_s = cadence_with(cost_s), cadence_with(cost_s).earliest_s(load, idle_since_s)
+    assert found_s <= max(10.0 + max(cost_s / 2, 0.005), idle_since_s + cost_s) + 1e-9
+    assert cadence.earliest_s(0.0) <= found_s <= cadence.earliest_s(load)
+    assert cadence.latest_s == cadence_with(cost_s, share=0.0).earliest_s(load, idle_since_s)
+
+
 def test_a_worker_that_has_published_nothing_may_do_it_at_once() -> None:
     """At its start, whatever the load is."""
     cadence = Cadence(LONGEST_S, SHARE, 5.0)
@@ -160,8 +177,9 @@ def test_one_slow_transaction_changes_nothing() -> None:
 class Threshold(Cadence):
     """All or nothing: transactions as often as possible below half load, at the longest interval above."""
 
-    def earliest_s(self, load: float) -> float:
+    def earliest_s(self, load: float, idle_since_s: float | None = None) -> float:
         """By the load alone."""
+        del idle_since_s
         return super().earliest_s(0.0 if load < 0.5 else 1.0)
 
 

@@ -72,6 +72,8 @@ class Pacing:
     tokenizer_waits_s: float = field(default=0.0, init=False)
     """Seconds since the tokenizer last returned a result, while it has work; as of the last turn. Safe in any thread."""
     _waited_s: float = field(default=0.0, init=False)
+    _idle_since_s: float | None = field(default=None, init=False)
+    """The moment since which nothing is in progress, as of the last turn; None while something is."""
     _paused: bool = field(default=False, init=False)
     _full_since_s: float | None = field(default=None, init=False)
     _engine_moved_s: float = field(init=False)
@@ -176,6 +178,10 @@ class Pacing:
         finished and transactions may take the time.
         """
         now_s, cadence = self.clock(), self.cadence
+        if self.busy or self.scheduler.queued_windows:
+            self._idle_since_s = None
+        elif self._idle_since_s is None:
+            self._idle_since_s = now_s
         if now_s >= cadence.latest_s or self.attempts.suspects or self.source.waits_for_commit:
             return True
         return now_s >= self._earliest_publish_s and self.tracker.publishable()
@@ -183,7 +189,7 @@ class Pacing:
     @property
     def _earliest_publish_s(self) -> float:
         # The average follows a backlog only after a second or two.
-        return self.cadence.earliest_s(1.0 if self.engine.backlogged else self.load.busy)
+        return self.cadence.earliest_s(1.0 if self.engine.backlogged else self.load.busy, self._idle_since_s)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -196,7 +202,13 @@ class Pacing:
 
     def measure_load(self) -> None:
         """Add the last turn to the load; called before the turn collects or submits batches."""
-        self.load.note(self.clock(), running=self.engine.busy, waited_s=self._waited_s)
+        tokenizer = self.intake.tokenizer
+        self.load.note(
+            self.clock(),
+            running=self.engine.busy,
+            tokenizing=tokenizer.busy / tokenizer.threads,
+            waited_s=self._waited_s,
+        )
         self._waited_s = 0.0
 
     def skip_load(self) -> None:

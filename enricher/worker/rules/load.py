@@ -33,31 +33,36 @@ def share_at_load(share: float, load: float, power: int = 2) -> float:
 
 
 class Load:
-    """Moving averages of how busy the device's threads and the loop are.
+    """Moving averages of how busy the device's threads, the tokenizer's threads and the loop are.
 
-    The busier of the two counts: on a fast device the loop can be the bottleneck, and then it pays for work that is done
-    early.
+    The busiest of them counts: on a fast device the loop or the tokenizer can be the bottleneck, and then it pays for work
+    that is done early, or waits while the loop is in a transaction.
     """
 
     def __init__(self, threads: int, now_s: float) -> None:
         self._threads = threads
         self._noted_s = now_s
         self._device = 0.0
+        self._tokenizer = 0.0
         self._loop = 0.0
 
     @property
     def busy(self) -> float:
         """The share of the time that is busy, 0 to 1."""
-        return max(self._device, self._loop)
+        return max(self._device, self._tokenizer, self._loop)
 
-    def note(self, now_s: float, *, running: int, waited_s: float) -> None:
-        """Note that since the last call, `running` batches were with the engine and the loop waited for `waited_s`."""
+    def note(self, now_s: float, *, running: int, waited_s: float, tokenizing: float = 0.0) -> None:
+        """Note that since the last call, `running` batches were with the engine and the loop waited for `waited_s`.
+
+        `tokenizing`: calls that were with the tokenizer, for each of its threads.
+        """
         elapsed_s = now_s - self._noted_s
         if elapsed_s <= 0:
             return
         self._noted_s = now_s
         weight = -math.expm1(-elapsed_s / AVERAGED_S)
         self._device += weight * (min(1.0, running / self._threads) - self._device)
+        self._tokenizer += weight * (min(1.0, tokenizing) - self._tokenizer)
         self._loop += weight * (max(0.0, 1 - waited_s / elapsed_s) - self._loop)
 
     def skip(self, now_s: float) -> None:
@@ -85,13 +90,21 @@ class Cadence:
         """When the next transaction is due, even if only offsets have moved."""
         return self._tried_s + self._longest_s
 
-    def earliest_s(self, load: float) -> float:
-        """When a finished article may be published, at this load."""
+    def earliest_s(self, load: float, idle_since_s: float | None = None) -> float:
+        """When a finished article may be published, at this load.
+
+        `idle_since_s`: since when nothing is in progress. After as long as a transaction takes, more work is no more likely
+        to come within the next one: this is the end of a backlog, which the average load follows only after a second.
+        """
         if not self._share:
             return self.latest_s
         allowed = share_at_load(self._share, load)
-        pause_s = max(_MARKERS_S, self._cost_s / 2, self._cost_s / allowed) if allowed else math.inf
-        return min(self.latest_s, self._ended_s + pause_s)
+        shortest_s = max(_MARKERS_S, self._cost_s / 2)
+        pause_s = max(shortest_s, self._cost_s / allowed) if allowed else math.inf
+        earliest_s = self._ended_s + pause_s
+        if idle_since_s is not None:
+            earliest_s = min(earliest_s, max(self._ended_s + shortest_s, idle_since_s + self._cost_s))
+        return min(self.latest_s, earliest_s)
 
     def note_try(self, now_s: float) -> None:
         """Note that whatever is finished is published now, which may be nothing."""
