@@ -197,7 +197,11 @@ class WorkerSettings(Group):
         "workers. 0: no limit.",
     )
     tokenizer_threads: int | None = Field(
-        None, ge=1, le=64, description="Threads that tokenise. Default: one per two cores, at most four."
+        None,
+        ge=1,
+        le=64,
+        description="Threads that tokenise. Default: one per two cores, at most four; beside a GPU one per core, at most "
+        "four. Several processes share the cores.",
     )
     publish_interval_ms: float = Field(
         250.0,

@@ -9,6 +9,7 @@ from functools import partial
 from enricher.distribution import installed_version
 from enricher.worker.inference.device import driver
 from enricher.worker.inference.device.hardware import available_cores
+from enricher.worker.inference.device.sessions import Device
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.loop.intake import Intake
@@ -55,6 +56,12 @@ _BACKLOG_BATCHES = 32
 PUBLISH_SHARE = 1.0
 """The share of the time that transactions may take at half load, by their measured duration. At low load a finished article
 is published at once, with at most two thirds of the time in transactions; near capacity only every `publish_interval_ms`."""
+WAITING_BATCHES: dict[Device, int] = {"cpu": 1, "cuda": 2}
+"""Batches that wait for each thread of the engine. On a GPU a batch can take 12 ms, less than a turn of the loop with a
+transaction."""
+WAITING_CALLS: dict[Device, int] = {"cpu": 1, "cuda": 4}
+"""Calls that wait for each thread of the tokenizer. A call takes 12 ms, and beside a GPU a thread without one during a
+transaction can be the bottleneck. Beside a model on a CPU it is not, and articles would only wait here, not in Kafka."""
 CHARS_PER_TOKENIZER_CALL = 32_768
 """The most text for one call of the tokenizer; a longer article has a call for itself."""
 
@@ -203,14 +210,11 @@ def _recovery(settings: Settings, ends: _Ends) -> Recovery:
 
 
 def engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
-    """The threads that run batches on the model.
-
-    One batch waits for each thread, so that every thread has a next one while the loop is in a transaction.
-    """
+    """The threads that run batches on the model. Batches wait for each thread, so that it has one during a transaction."""
     return WorkerPool(
         model.engine.run,
         threads=model.concurrency,
-        waiting=model.concurrency,
+        waiting=model.concurrency * WAITING_BATCHES[model.prepared.device],
         wake=wakeup.set,
         name="engine",
         begin=model.engine.open_thread,
@@ -224,8 +228,11 @@ def tokenizer_pool(settings: Settings, model: Model, wakeup: Wakeup) -> WorkerPo
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return [*zip(tickets, model.tokenizer.tokenize(articles), strict=True)]
 
-    threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
+    device = model.prepared.device
+    cores = available_cores() if device == "cuda" else available_cores() // 2
+    threads = settings.worker.tokenizer_threads or max(1, min(4, cores))
+    waiting = threads * WAITING_CALLS[device]
+    return WorkerPool(tokenize, threads=threads, waiting=waiting, wake=wakeup.set, name="tokenizer")
 
 
 def worker_facts(settings: Settings) -> WorkerFacts:

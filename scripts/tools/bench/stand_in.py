@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from enricher.worker.inference.device.hardware import default_concurrency
 from enricher.worker.inference.device.sessions import Feeds, Session
 from enricher.worker.inference.graph.packed_cuda import PackedFloat16
 from enricher.worker.inference.run.advice import advice_for
@@ -26,8 +27,6 @@ from enricher.worker.records import ModelCard
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Model
 
-CONCURRENCY = 2
-"""Runs in progress at once on a GPU, as `default_concurrency` says."""
 _POINTS = ((8_192, 0.0123), (32_768, 0.047))
 """Tokens and seconds of a batch: a model of 24 layers of 1,024 in float16 on an H100, two threads, windows of 256."""
 _MULTIPLIER, _SPREAD = 2_654_435_761, 1 << 20
@@ -115,6 +114,7 @@ def stand_in_model(settings: Settings, device: Device, *, density: float) -> Mod
     session = _Session(device, density, np.array(begins, np.int32))
     prepared = _Prepared(Path(), checkpoint, card, "cuda", variant, session=session)
     tokenizer = ArticleTokenizer(checkpoint)
-    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=CONCURRENCY)
+    concurrency = settings.model.concurrency or default_concurrency(prepared.device)
+    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    return Model(prepared, tokenizer, engine, advice, CONCURRENCY)
+    return Model(prepared, tokenizer, engine, advice, concurrency)
