@@ -43,7 +43,7 @@ NEARLY_AS_FAST = 0.97
 smallest batch is chosen: a small batch returns sooner, and fills sooner under low load."""
 _BATCH_TOKENS: dict[Device, tuple[int, ...]] = {
     "cpu": (128, 256, 512, 1024, 2048),
-    "cuda": (1024, 2048, 4096, 8192, 16384, 32768, 65536),
+    "cuda": (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072),
 }
 _LENGTHS_TOKENS = (32, 64, 128, 256, 512)
 _COLUMNS = ("window, tokens", "concurrency", "batch, tokens", "windows", "tokens per second", "batch, ms")
@@ -162,7 +162,7 @@ def _print(rows: Sequence[Row], window_tokens: int, model: PreparedModel) -> Non
     data_console().print(table)
     data_console().print(f"ENRICHER_BATCHING__MAX_BATCH_TOKENS={best.batch_tokens}")
     data_console().print(f"ENRICHER_MODEL__CONCURRENCY={best.concurrency}")
-    defaults = default_batch_tokens(model.variant), default_concurrency(model.device)
+    defaults = default_batch_tokens(model), default_concurrency(model.device)
     remark_console().print(compare_default(rows, window_tokens, *defaults))
 
 

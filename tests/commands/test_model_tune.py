@@ -12,12 +12,9 @@ import pytest
 from commands.model_app import run_model, tiny_model
 
 from enricher.errors import SettingsError
-from enricher.worker.inference.graph.packed_cuda import PackedFloat16
-from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
-from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.tune import Cell, Row, Sweep, batch_of, best_row, compare_default
 
 QUICK = ("--device", "cpu", "--precision", "fp32", "--seconds", "0", "--rounds", "1")
@@ -52,13 +49,6 @@ def test_defaults_are_compared_with_the_fastest_row_of_the_usual_windows() -> No
     sweep = [measured(2, 128, 512, 9_000), measured(2, 128, 1024, 10_000), measured(2, 32, 512, 20_000)]
     assert "512 tokens and 2 at once, reach 90.0% of the fastest row" in compare_default(sweep, 128, 512, 2)
     assert "were not measured" in compare_default(sweep, 128, 512, 4)
-
-
-def test_fp16_on_a_gpu_has_larger_batches_by_default() -> None:
-    """It computes eight times as many tokens in the fixed time of a run as fp32 does."""
-    assert 32_768 == default_batch_tokens(PackedFloat16())
-    assert 512 == default_batch_tokens(PaddedFloat32())
-    assert 8_192 == default_batch_tokens(PaddedFloat32(runtime="cuda"))
 
 
 def test_a_batch_is_windows_of_one_length_from_the_text() -> None:

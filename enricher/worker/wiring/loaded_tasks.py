@@ -17,10 +17,10 @@ from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
-from enricher.worker.inference.device.hardware import default_concurrency
+from enricher.worker.inference.device.hardware import default_concurrency, processor_name
 from enricher.worker.inference.device.sessions import Device, Runtime
-from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, cutter_for, measured_languages
+from enricher.worker.inference.run.batch_sizes import gpu_batch_tokens
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
@@ -41,10 +41,7 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "cuda": 8192,
 }
 """The default of each runtime, measured on CPUs without AMX. The value for a GPU is for fp32: it is eight times slower
-than fp16, so smaller batches keep the GPU busy."""
-GPU_FP16_BATCH_TOKENS = 32_768
-"""At most 5 % below the best batch size on an H100 and an H200, from 6 layers of 384 to 24 of 1024; 8192 is up to 30 % below
-(scripts/tools/bench/README.md)."""
+than fp16, so smaller batches keep the GPU busy. In fp16 it depends on the model (inference/run/batch_sizes.py)."""
 RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,
@@ -299,17 +296,19 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
     batching, variant = settings.batching, model.prepared.variant
     return BatchRules(
         bucket_edges=batching.bucket_edges or DEFAULT_BUCKET_EDGES,
-        max_batch_tokens=batching.max_batch_tokens or default_batch_tokens(variant),
+        max_batch_tokens=batching.max_batch_tokens or default_batch_tokens(model.prepared),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=RUN_OVERHEAD_TOKENS[variant.runtime],
         early_overhead=EARLY_OVERHEAD[model.prepared.device],
     )
 
 
-def default_batch_tokens(variant: Variant) -> int:
+def default_batch_tokens(model: PreparedModel) -> int:
     """Tokens of a batch unless a setting says otherwise."""
-    fp16_on_gpu = variant.runtime == "cuda" and variant.reduced
-    return GPU_FP16_BATCH_TOKENS if fp16_on_gpu else DEFAULT_BATCH_TOKENS[variant.runtime]
+    variant = model.variant
+    if variant.runtime == "cuda" and variant.packs and variant.reduced:
+        return gpu_batch_tokens(model.checkpoint.config, processor_name("cuda", model.device_id))
+    return DEFAULT_BATCH_TOKENS[variant.runtime]
 
 
 def window_lengths(settings: Settings, model: Model) -> list[int]:

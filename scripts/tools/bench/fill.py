@@ -23,7 +23,7 @@ from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
-from enricher.worker.wiring.loaded_tasks import Model, batch_rules, exempt_from_collection
+from enricher.worker.wiring.loaded_tasks import Model, exempt_from_collection
 from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import Bench
 from tools.bench.load import articles
@@ -42,7 +42,7 @@ _QUICK_ARTICLES, _QUICK_BATCH_TOKENS = 40, 4096
 
 def main(
     articles: Annotated[int, typer.Option(min=1, help="Articles that wait when the worker starts.")] = 5000,
-    batch_tokens: Annotated[int | None, typer.Option(help="batching.max_batch_tokens; default: as it chooses.")] = None,
+    batch_tokens: Annotated[int, typer.Option(min=1024, help="batching.max_batch_tokens.")] = 32_768,
     entities: Annotated[int, typer.Option(min=0, help="About how many entities an article has.")] = 40,
     slower: Annotated[float, typer.Option(min=0.01, help="Times as slow as the H100 that was measured.")] = 1.0,
     out: Annotated[Path | None, typer.Option(help="Folder for fill.json and fill.png.")] = None,
@@ -72,17 +72,16 @@ def main(
             save_timeline(filled, out / "fill.png")
 
 
-def measure(bench: Bench, count: int, batch_tokens: int | None, cost: Cost, entities: int) -> Filled:
+def measure(bench: Bench, count: int, batch_tokens: int, cost: Cost, entities: int) -> Filled:
     """A backlog of `count` articles, published before the worker starts."""
     device = Device(cost)
     base = change(bench.settings, batching={**WINDOWS, "max_batch_tokens": batch_tokens})
     model = stand_in_model(base, device, density=entities / _TOKENS_PER_ARTICLE)
-    budget = batch_rules(base, model).max_batch_tokens
     with bench.topics() as topics:
         bench.say(f"publishing {count} articles")
         bench.publish(topics, articles("news", count), evenly=True)
         bench.say("running the worker")
-        return _run(bench, model, bench.settings_for(topics, base), device, budget)
+        return _run(bench, model, bench.settings_for(topics, base), device, batch_tokens)
 
 
 def _run(bench: Bench, model: Model, settings: Settings, device: Device, batch_tokens: int) -> Filled:
