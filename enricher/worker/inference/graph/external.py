@@ -3,7 +3,7 @@
 The graph takes ids and a mask, and perhaps token types and positions, all `[batch, length]`. Nodes before it compute these
 inputs from padded.py's `input_ids` and `lengths`. Its outputs are recognised by their names or by their shapes, and nodes
 after it compute what a graph of builder.py with the same head gives, so every padded variant can use it like one of those.
-In float32 and bf16 the graph itself is unchanged; export_fp16.py writes it in float16.
+The graph itself is unchanged.
 
 checkpoint/onnx_model.py opens such a folder.
 """
