@@ -63,7 +63,7 @@ def model_tune(  # noqa: PLR0913  the options of the command
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds per combination and round.")] = 0.4,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds over all combinations; the medians count.")] = 3,
     out: Annotated[
-        Path | None, typer.Option(help="Draw the throughput to this PNG; needs kafka-enricher[reports].")
+        Path | None, typer.Option(help="Draw the throughput to this PNG; needs the extra `reports`.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
