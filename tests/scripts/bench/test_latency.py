@@ -22,7 +22,6 @@ def _measured(latencies_ms: Sequence[float]) -> Measured:
         transactions=20,
         worker_cpu_s=2.0,
         broker_cpu_s=1.0,
-        client_cores=0.01,
         others_cores=0.0,
         publisher_late_p99_ms=0.2,
     )

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -83,7 +83,6 @@ class Measured:
     worker_cpu_s: float
     broker_cpu_s: float
     """It includes what the broker does for publisher and reader."""
-    client_cores: float
     others_cores: float
     publisher_late_p99_ms: float
 
@@ -101,7 +100,6 @@ class Measured:
             "articles_per_transaction": self.articles / max(1.0, self.transactions),
             "worker_ms_per_article": 1000 * self.worker_cpu_s / self.articles,
             "broker_ms_per_article": 1000 * self.broker_cpu_s / self.articles,
-            "client_cores": self.client_cores,
             "others_cores": self.others_cores,
             "publisher_late_p99_ms": self.publisher_late_p99_ms,
         }
@@ -138,20 +136,13 @@ class Repeated:
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON, without the single latencies."""
-        values = [run.values for run in self.runs]
-        spreads = {name: self.spread(name) for name in values[0] if all(name in each for each in values)}
         return {
-            "mix": self.point.mix,
-            "load": self.point.load,
-            "who": self.point.who,
+            **asdict(self.point),
             "articles": len(self.latencies_ms),
-            **spreads,
+            **{name: self.spread(name) for name in self.runs[0].values},
             "p50_ms": self.p50_ms,
             "p90_ms": self.p90_ms,
             "p99_ms": self.p99_ms,
-            "highest_ms": max(self.latencies_ms),
-            "p50_ms_by_repetition": [each["p50_ms"] for each in values],
-            "p50_ms_of_the_last_third": spreads["p50_ms_of_the_last_third"].median,
         }
 
 
@@ -294,7 +285,6 @@ def _result(traffic: Traffic, seen: _Seen, transactions: float) -> Measured:
         transactions,
         seen.worker_cpu_s,
         load.broker_cores * load.seconds,
-        client["cores"],
         load.others_cores,
         1000 * percentile([sent_s - when_s for sent_s, when_s in zip(client["sent_s"], due_s, strict=True)], 0.99),
     )
