@@ -25,7 +25,7 @@ from tools.bench.gpu.report import outcome as outcome_of
 from tools.bench.gpu.rows import GpuBench
 from tools.bench.gpu.steps import STEPS, Step, run_steps
 from tools.bench.outcome import ROWS_FILE, Outcome, Row, read_rows
-from tools.bench.passes import in_order_of_arrival, packed_batches
+from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.peers.line_up import AS_POLLED, COMPILED, OVER_HTTP, PIPELINE
 from tools.bench.peers.results import BARE, STEP, markdown
 from tools.bench.peers.results import OURS as WORKER

@@ -10,9 +10,11 @@ import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,9 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
+from tools.bench.batches import in_order_of_arrival, packed_batches, pad
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.rows import GpuBench, model_source
-from tools.bench.passes import Leg, Passes, in_order_of_arrival, packed_batches, pad, stock_feeds
 from tools.bench.plain_export import write_fused
 from tools.worker_parts import decode_article, windows_of
 
@@ -41,6 +43,16 @@ HEADLINE_TOKENS = range(12, 41)
 FIRST_ID = 5
 """Smaller ids are special tokens in every supported vocabulary."""
 TICKET = Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One way to run batches: `run` takes what `feeds` makes of one."""
+
+    name: str
+    feeds: Callable[[Sequence[Window]], Any]
+    run: Callable[[Any], Any]
+    pads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,13 @@ def stock_leg(bench: GpuBench, shape: str) -> Leg:
     path = write_fused(checkpoint, bench.scratch / "stock.onnx", half=not bench.dry)
     session = open_session(path, "cpu" if bench.dry else "cuda", threads_per_run=1, cpu_nodes=True)
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
-    feeds = stock_feeds(known, checkpoint.first_position - 1 if checkpoint.first_position else 0)
+    pad_id = checkpoint.first_position - 1 if checkpoint.first_position else 0
+
+    def feeds(windows: Sequence[Window]) -> Feeds:
+        ids, mask = pad(windows, pad_id)
+        arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        return {name: array for name, array in arrays.items() if name in known}
+
     return Leg(STOCK, feeds, lambda arrays: session.run(["logits"], arrays))
 
 
@@ -204,12 +222,20 @@ def measure(bench: GpuBench, leg: Leg, shape: str, case: Case, batch_tokens: int
 
 def timed(run: Callable[[Any], Any], feeds: Sequence[Any], threads: int, least_s: float) -> Timing:
     """Blocks for at least `LEAST_PASSES` passes and `least_s`, after one that warms up."""
-    with Passes(run, feeds, threads) as passes:
-        passes.warm_up()
-        began_s, done = time.perf_counter(), [passes.once()]
-        while len(done) < LEAST_PASSES or time.perf_counter() - began_s < least_s:
-            done.append(passes.once())
-    seconds = [each.seconds for each in done]
-    return Timing(
-        statistics.median(seconds), max(seconds) / min(seconds), sum(each.cpu_s for each in done) / sum(seconds)
-    )
+    together = Barrier(threads)
+
+    def warm(_: int) -> None:
+        together.wait()  # each thread has one turn
+        for feed in feeds:
+            run(feed)
+
+    seconds = list[float]()
+    # One pool for all passes: a device's streams and handles are per thread, and cuDNN plans for each shape.
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(warm, range(threads)))
+        began_s, cpu_s = time.perf_counter(), time.process_time()
+        while len(seconds) < LEAST_PASSES or sum(seconds) < least_s:
+            list(pool.map(run, feeds))
+            seconds.append(time.perf_counter() - began_s - sum(seconds))
+        cpu_s = time.process_time() - cpu_s
+    return Timing(statistics.median(seconds), max(seconds) / min(seconds), cpu_s / sum(seconds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK
 from tools.bench.gpu.rows import GPU_STATE, short
 from tools.bench.gpu.speed import BASE, LARGE
 from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table
@@ -18,7 +18,6 @@ COMPARED = (
     (LARGE, OURS),
     (LARGE, "PyTorch fp16, eager"),
     (LARGE, PACKED_FP32.name),
-    (LARGE, PADDED_FP32.name),
     (LARGE, "PyTorch fp32, eager"),
     (BASE, OURS),
     (BASE, STOCK),

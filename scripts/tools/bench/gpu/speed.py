@@ -17,7 +17,6 @@ from tools.bench.gpu.legs import (
     NOT_INSTALLED,
     PACKED_FP16,
     PACKED_FP32,
-    PADDED_FP32,
     empty_cache,
     even,
     has_torch,
@@ -38,14 +37,6 @@ FP32_WINDOWS, FP32_BATCH_TOKENS = 64, 8192
 """Ten times slower than float16, so few."""
 
 
-def weights(bench: GpuBench) -> None:
-    """Random weights for the steps that measure speed, which take no values from a download; seconds on this CPU."""
-    for shape in (LARGE, BASE):
-        began_s = time.monotonic()
-        bench.checkpoint(bench.shape(shape))
-        bench.add(shape=bench.shape(shape), seconds=time.monotonic() - began_s)
-
-
 def large(bench: GpuBench) -> None:
     """XLM-R-large, packed fp16, by tokens of a batch and runs at once."""
     shape = bench.shape(LARGE)
@@ -59,13 +50,11 @@ def large(bench: GpuBench) -> None:
 
 
 def fp32(bench: GpuBench) -> None:
-    """XLM-R-large in fp32 without TF32: what serves until the gate has passed, packed and padded."""
+    """XLM-R-large in fp32 without TF32: what serves until the gate has passed."""
     shape = bench.shape(LARGE)
-    checkpoint = bench.checkpoint(shape)
-    for variant in (PACKED_FP32, PADDED_FP32):
-        leg = our_leg(bench, checkpoint, variant)
-        for case in (even(bench.count(FP32_WINDOWS)), *news(bench.count(2 * FP32_WINDOWS))):
-            measure(bench, leg, shape, case, FP32_BATCH_TOKENS, 2)
+    leg = our_leg(bench, bench.checkpoint(shape), PACKED_FP32)
+    for case in (even(bench.count(FP32_WINDOWS)), *news(bench.count(2 * FP32_WINDOWS))):
+        measure(bench, leg, shape, case, FP32_BATCH_TOKENS, 2)
 
 
 def eager(bench: GpuBench) -> None:

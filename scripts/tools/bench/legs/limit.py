@@ -13,11 +13,11 @@ from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
 from enricher.worker.wiring.loaded_tasks import Model, window_cutter
+from tools.bench.batches import in_order_of_arrival
 from tools.bench.bench import Bench
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Claim, Outcome, Plot, Table
-from tools.bench.passes import in_order_of_arrival
 from tools.bench.repeating import Run, Spread, bars, claim, rates
 from tools.bench.watching import Call, Work, calls_of, work_off
 from tools.worker_parts import decode_article, windows_of

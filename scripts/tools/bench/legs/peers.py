@@ -27,7 +27,7 @@ from tools.bench.child import ANSWER_S, ChildFailed
 from tools.bench.legs.limit import run_bare
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome, Row, Table
-from tools.bench.passes import in_order_of_arrival, packed_batches
+from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.peers.line_up import LineUp, Peer, Places, on_a_cpu
 from tools.bench.peers.results import BARE, OURS, outcome
 from tools.bench.peers.transfer import Options, Route
