@@ -49,7 +49,7 @@ def main(
     """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead.
 
     The leg `peers` has ONNX Runtime in process and behind FastAPI, DJL with ONNX Runtime on the JVM, and on PyTorch,
-    if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline, TorchScript and torch.compile. On a GPU it
+    if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline and torch.compile. On a GPU it
     is the step of `scripts/bench gpu`, in fp16 and with two models, and takes at most four minutes.
 
     On a GPU: `scripts/bench gpu --help`.

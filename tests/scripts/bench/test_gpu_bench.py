@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 from enricher.worker.inference.device.hardware import cuda_problem
 from tools import SCRIPTS
 from tools.bench.__main__ import app_of
+from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK, even, news
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK, even, news
 from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN
 from tools.bench.gpu.report import outcome as outcome_of
 from tools.bench.gpu.rows import GpuBench
 from tools.bench.gpu.steps import STEPS, Step, run_steps
 from tools.bench.outcome import ROWS_FILE, Outcome, Row, read_rows
-from tools.bench.batches import in_order_of_arrival, packed_batches
-from tools.bench.peers.line_up import AS_POLLED, COMPILED, OVER_HTTP, PIPELINE
+from tools.bench.peers.line_up import COMPILED, IN_PROCESS, OVER_HTTP, PIPELINE
 from tools.bench.peers.results import BARE, STEP, markdown
 from tools.bench.peers.results import OURS as WORKER
 
@@ -98,7 +98,7 @@ def test_a_dry_run_goes_through_every_step_and_measures_nothing(tmp_path: Path) 
     assert steps == [*dict.fromkeys(row["step"] for row in rows)]
     assert [] == [row for row in rows if "failed" in row or "late" in row or not row["dry"]]
     legs = {row["leg"] for row in rows if "leg" in row}
-    assert {PACKED_FP16.name, PACKED_FP32.name, PADDED_FP32.name, STOCK} <= legs
+    assert {PACKED_FP16.name, PACKED_FP32.name, STOCK} <= legs
     assert NOT_A_MEASUREMENT in " ".join(done.stdout.split())
     assert ["xlm-r-large: packed-fp16", *[NOT_RUN] * 4] in comparison(outcome(rows))
     assert orjson.loads((tmp_path / "out" / "tune.json").read_bytes())
@@ -112,7 +112,7 @@ def test_the_peers_of_a_gpu_run_dry_and_find_what_the_worker_finds(tmp_path: Pat
     assert 0 == done.returncode, done.stderr
     rows = read_rows(tmp_path)
     measured = {row["worker"]: row["in_headlines_f1"] for row in rows if "not_measured" not in row}
-    theirs = {AS_POLLED.format("fp32"), OVER_HTTP.format("fp32")}
+    theirs = {IN_PROCESS.format("fp32"), OVER_HTTP.format("fp32")}
     assert {WORKER, BARE} | theirs <= measured.keys(), "float16 is float32 in a dry run"
     assert all(measured[name] > 0.9 for name in theirs)
     assert {PIPELINE.format("fp32"), COMPILED.format("fp32")} <= {row["worker"] for row in rows}

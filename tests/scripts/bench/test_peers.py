@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,17 @@ from support.topics import Topics
 from enricher.workshop.gate.scoring import EntitySpan
 from tools import SCRIPTS
 from tools.bench.child import Child, ChildFailed
-from tools.bench.legs.peers import SEED, Contender, Incomplete, _grown, check_records, laps_of, records_in
+from tools.bench.legs.peers import (
+    SEED,
+    Contender,
+    Incomplete,
+    Plan,
+    _contest,
+    _grown,
+    check_records,
+    laps_of,
+    records_in,
+)
 from tools.bench.load import articles
 from tools.bench.machine import Load
 from tools.bench.outcome import Row
@@ -30,7 +42,6 @@ from tools.bench.peers.line_up import (
     COMPILED,
     ON_THE_JVM,
     PIPELINE,
-    SCRIPTED,
     VARIABLE,
     LineUp,
     Peer,
@@ -218,7 +229,7 @@ def lined_up(tmp_path: Path, closing: ExitStack, places: Places) -> LineUp:
 @pytest.mark.parametrize(
     ("places", "names"),
     [
-        (on_a_cpu(), [name.format(each) for each in ("fp32", "bf16") for name in (PIPELINE, SCRIPTED, COMPILED)]),
+        (on_a_cpu(), [name.format(each) for each in ("fp32", "bf16") for name in (PIPELINE, COMPILED)]),
         (on_a_gpu("cuda:0", dry=False), [PIPELINE.format("fp16"), COMPILED.format("fp16")]),
         (on_a_gpu("cpu", dry=True), [PIPELINE.format("fp32"), COMPILED.format("fp32")]),
     ],
@@ -327,6 +338,21 @@ def test_a_contender_that_always_compiles_is_no_measurement() -> None:
     one, _ = contender(6.0, compilations=[1] * 99)
     with pytest.raises(ChildFailed, match="compiled something"):
         _grown(one, {}, [ARTICLE_VALUE], 1, 5.0)
+
+
+def test_a_peer_for_which_no_time_is_left_is_named_instead_of_measured(tmp_path: Path) -> None:
+    """The worker is measured, or there would be nothing to compare."""
+    ours, laps = contender(0.1)
+    bench: Any = SimpleNamespace(say=lambda _: None)
+    plan = Plan(on_a_gpu("cpu", dry=True), ("news",), turns=3, dry=True, ends_s=time.monotonic())
+    process: Any = None
+    with ExitStack() as closing:
+        here = lined_up(tmp_path, closing, plan.places)
+        here.peers.append(Peer("late", process, [{}]))
+        standings = _contest(bench, "news", [ours], [ARTICLE_VALUE], plan, here)
+    assert {"one": 1} == {name: len(each.runs) for name, each in standings.items()}
+    assert [1, 1, 1] == laps, "it warms up, tries its options, and has one turn"
+    assert {"late": "not measured: no time left"} == here.missing
 
 
 # ---- rows
@@ -453,15 +479,12 @@ def test_djl_writes_the_records_of_the_peer_in_python(
 
 @pytest.mark.broker
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["scripted", "compiled"])
-def test_pytorch_without_the_pipeline_writes_them_too(
-    kind: str, expected: Records, settings_of_topics: Topics, tmp_path: Path
-) -> None:
-    """In one graph for all batches and lengths."""
+def test_a_compiled_model_writes_them_too(expected: Records, settings_of_topics: Topics, tmp_path: Path) -> None:
+    """In graphs for all batches and lengths; the first run compiles and says so."""
     python = torch_python()
     if isinstance(python, str):
         pytest.skip(python)
     worker, launcher = "tools.bench.peers.torch_worker", (python.path, "-m")
-    with Child(worker, MINILM_FOLDER, *PLACE, "float32", kind, tmp_path, launcher=launcher) as process:
+    with Child(worker, MINILM_FOLDER, *PLACE, "float32", "compiled", tmp_path, launcher=launcher) as process:
         runs = written(process, WAYS, settings_of_topics)
     assert [without_scores(expected)] * 2 == [without_scores(run) for run in runs]

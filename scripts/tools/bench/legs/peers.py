@@ -22,12 +22,12 @@ from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.records import Batch
 from enricher.worker.wiring.loaded_tasks import Model, batch_rules, window_cutter
 from enricher.workshop.gate.scoring import EntitySpan, count_by_text, total
+from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.bench import Bench
 from tools.bench.child import ANSWER_S, ChildFailed
 from tools.bench.legs.limit import run_bare
 from tools.bench.load import Mix, articles
 from tools.bench.outcome import Outcome, Row, Table
-from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.peers.line_up import LineUp, Peer, Places, on_a_cpu
 from tools.bench.peers.results import BARE, OURS, outcome
 from tools.bench.peers.transfer import Options, Route
@@ -40,7 +40,7 @@ from tools.worker_parts import decode_article, tasks_of, windows_of
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
-    "behind FastAPI, DJL on the JVM, and on PyTorch the Hugging Face pipeline, TorchScript and torch.compile. Each works "
+    "behind FastAPI, DJL on the JVM, and on PyTorch the Hugging Face pipeline and torch.compile. Each works "
     "from Kafka to Kafka with one transaction per poll, cuts "
     "nothing, writes the same JSON, and runs with the options that are fastest here. Articles per second, from the first "
     "record read to the last commit."
@@ -52,6 +52,8 @@ SEED = 6
 TURN_S, TRY_S = 5.0, 1.0
 """Least durations of a turn, and of a run that tries options; the block is repeated that often. On a GPU a block alone takes
 50 ms, which measures nothing."""
+SPARE = 1.3
+"""A turn is planned that much longer: the rate of a short run is low, since its start and end weigh more."""
 GROWTHS = 8
 """Runs until one is long enough: a block of 20 ms becomes one of 5 s in four."""
 WARM_UP_SHARE = 0.5
@@ -89,7 +91,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A worker, or the bare engine: `run` does these articles with one of the `ways`, after at most `limit_s`."""
+    """A worker, or the bare engine: `run` does these articles with one of the `ways`."""
 
     name: str
     run: Callable[[Options, Sequence[bytes]], Run]
@@ -158,24 +160,19 @@ def _warm_up(bench: Bench, line_up: LineUp, model: Model, plan: Plan, pool: Thre
         except ChildFailed as error:
             return error
 
-    def begin(peers: Sequence[Peer]) -> list[tuple[Peer, Future[Run | ChildFailed]]]:
-        # Peers that share a process take turns: the second is asked when all have answered.
-        alone = [
-            peer for index, peer in enumerate(peers) if peer.process not in {each.process for each in peers[:index]}
-        ]
-        return [(peer, pool.submit(try_out, peer)) for peer in alone]
+    def begin(peers: Sequence[Peer]) -> dict[str, Future[Run | ChildFailed]]:
+        return {peer.name: pool.submit(try_out, peer) for peer in peers}
 
     bench.cluster  # noqa: B018  started before several threads ask for it
     _say(bench, plan, "the peers load the model and compile")
     line_up.on_pytorch(model.prepared.checkpoint.folder)
-    begun = begin(line_up.peers)
+    answers = begin(line_up.peers)
     line_up.on_an_export(model.prepared.checkpoint)
-    begun = begin(line_up.peers[len(begun) :]) + begun
+    answers |= begin(line_up.peers[len(answers) :])
     ours, found = run_ours(bench, model, {}, values), dict[str, float]()
     _say(bench, plan, "comparing what is found in headlines")
-    answers = {peer.name: future.result() for peer, future in begun}
     for peer in tuple(line_up.peers):
-        answer = answers[peer.name] if peer.name in answers else try_out(peer)
+        answer = answers[peer.name].result()
         if isinstance(answer, ChildFailed):
             line_up.leave_out(peer, answer.why)
         else:
@@ -194,7 +191,7 @@ def _contest(
     def stand(name: str, what: str, found: Callable[[], Standing]) -> None:
         _say(bench, plan, f"{mix}: {name}: {what}")
         try:
-            if name in peers and plan.left_s < TURN_S:
+            if name in peers and plan.left_s < TURN_S and not (name in standings and standings[name].runs):
                 raise ChildFailed(name, "no time left")  # noqa: TRY301  left out as others are
             standings[name] = found()
         except ChildFailed as error:
@@ -206,6 +203,7 @@ def _contest(
     for each in contenders:
         stand(each.name, "trying its options", partial(_try_options, each, block, plan))
     for number in range(plan.turns):
+        # A round is begun if there is time for all of it, so that all have the same number of turns.
         if number and plan.left_s < 2 * TURN_S * len(standings):
             break
         for each in [contender for contender in contenders if contender.name in standings]:
@@ -225,7 +223,7 @@ def _try_options(contender: Contender, block: Sequence[bytes], plan: Plan) -> St
         contender.run(way, laps_of(block, 1))
         tried.append((way, _grown(contender, way, block, 1, plan.least_s(TRY_S)).rate))
     way, rate = max(tried, key=lambda each: each[1])
-    return Standing(way, tried, max(1, math.ceil(plan.least_s(TURN_S) * rate / len(block))), [])
+    return Standing(way, tried, max(1, math.ceil(SPARE * plan.least_s(TURN_S) * rate / len(block))), [])
 
 
 def _turn(
@@ -245,7 +243,7 @@ def _grown(contender: Contender, way: Options, block: Sequence[bytes], laps: int
         seconds = laps * len(block) / run.rate
         if not run.detail.get("compilations") and seconds >= least_s:
             return run
-        laps = max(laps, math.ceil(laps * min(10.0, 1.2 * least_s / seconds)))
+        laps = max(laps, math.ceil(laps * min(10.0, SPARE * least_s / seconds)))
     raise ChildFailed(contender.name, f"{GROWTHS} runs were too short, or compiled something")
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +26,10 @@ from tools.bench.plain_export import MODEL_FILE, write_fused
 from tools.kafka.java import clean_environment
 from tools.kafka.versions import ClusterError, Jar, JarLock, class_path, default_folder
 
-BY_ARTICLE = "ONNX Runtime fp32, in process, article by article"
-AS_POLLED = "ONNX Runtime {}, in process, in batches as polled"
+IN_PROCESS = "ONNX Runtime {}, in process"
 OVER_HTTP = "ONNX Runtime {} behind FastAPI"
 ON_THE_JVM = "DJL on the JVM, ONNX Runtime fp32"
 PIPELINE = "Hugging Face pipeline, PyTorch {}"
-SCRIPTED = "TorchScript, traced and frozen, {}"
 COMPILED = "torch.compile, {}"
 DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """PyTorch's names of our precisions."""
@@ -41,16 +39,16 @@ DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "
 class Places:
     """Where and how the peers run: the arguments of all, and the options to try.
 
-    `full`: also those that only a CPU's page compares: article by article, DJL, TorchScript. `onnx`: the precision of the
-    export; `torch`: those of PyTorch. `threads`: ways to divide the cores, or to call a GPU.
+    `onnx`: the precision of the export; `torch`: those of PyTorch. `threads`: ways to divide the cores, or to call a GPU.
+    `windows_per_run`: None is one run for each article.
     """
 
     device: str
-    full: bool
+    jvm: bool
     onnx: Precision
     torch: Sequence[Precision]
     threads: Sequence[Options]
-    windows_per_run: Sequence[int]
+    windows_per_run: Sequence[int | None]
     batch_sizes: Sequence[int]
     requests_at_once: int
     poll_records: int
@@ -60,7 +58,8 @@ class Places:
         """Threads per run of each server: one server for each number."""
         return sorted({each["threads"] for each in self.threads})
 
-    def ways(self, sizes: Iterable[int | None]) -> list[Options]:
+    def ways(self) -> list[Options]:
+        sizes = self.windows_per_run
         return [self._way(threads | {"windows_per_run": size}) for threads in self.threads for size in sizes]
 
     def batches(self) -> list[Options]:
@@ -79,11 +78,11 @@ def on_a_cpu() -> Places:
     threads: list[Options] = [{"callers": cores, "threads": 1}, {"callers": 1, "threads": cores}]
     return Places(
         "cpu",
-        full=True,
+        jvm=True,
         onnx="fp32",
         torch=("fp32", "bf16"),
         threads=threads[:cores],
-        windows_per_run=(4, 16),
+        windows_per_run=(None, 4, 16),
         batch_sizes=(1, 8, 32),
         requests_at_once=4,
         poll_records=64,
@@ -98,7 +97,7 @@ def on_a_gpu(device: str, *, dry: bool) -> Places:
     precision: Precision = "fp32" if dry else "fp16"
     return Places(
         device,
-        full=False,
+        jvm=False,
         onnx=precision,
         torch=(precision,),
         threads=[{"callers": 2, "threads": 1}],
@@ -142,7 +141,7 @@ class LineUp:
         export_peer(checkpoint, folder, half=self.places.onnx == "fp16")
         self.in_process(folder)
         self.over_http(folder)
-        if self.places.full:
+        if self.places.jvm:
             self.on_the_jvm(folder)
 
     def leave_out(self, peer: Peer, why: str) -> None:
@@ -151,12 +150,8 @@ class LineUp:
         self.missing[peer.name] = f"not measured: {'; '.join(filter(None, map(str.strip, why.splitlines())))}"
 
     def in_process(self, folder: Path) -> None:
-        """One process, of which one way runs at a time."""
         process = self._run("tools.bench.peers.onnx_worker", folder, *self._arguments)
-        if self.places.full:
-            self.peers.append(Peer(BY_ARTICLE, process, self.places.ways([None])))
-        name = AS_POLLED.format(self.places.onnx)
-        self.peers.append(Peer(name, process, self.places.ways(self.places.windows_per_run)))
+        self.peers.append(Peer(IN_PROCESS.format(self.places.onnx), process, self.places.ways()))
 
     def over_http(self, folder: Path) -> None:
         """One server for each number of threads per run; the unused one is idle."""
@@ -175,21 +170,19 @@ class LineUp:
             self.missing[ON_THE_JVM] = f"not measured: {error}"
             return
         process = self._run("DjlWorker", folder, *self._arguments, launcher=launcher)
-        self.peers.append(Peer(ON_THE_JVM, process, self.places.ways([None, *self.places.windows_per_run])))
+        self.peers.append(Peer(ON_THE_JVM, process, self.places.ways()))
 
     def on_pytorch(self, folder: Path) -> None:
-        """The pipeline, TorchScript and torch.compile in each precision, unless PyTorch is missing."""
+        """The pipeline and torch.compile in each precision, unless PyTorch is missing."""
         python = torch_python()
-        kinds = {PIPELINE: "pipeline", **({SCRIPTED: "scripted"} if self.places.full else {}), COMPILED: "compiled"}
-        graph_ways = self.places.ways([*([None] if self.places.full else []), *self.places.windows_per_run])
+        kinds = {PIPELINE: ("pipeline", self.places.batches()), COMPILED: ("compiled", self.places.ways())}
         for precision in self.places.torch:
-            for name, kind in kinds.items():
+            for name, (kind, ways) in kinds.items():
                 if isinstance(python, str):
                     self.missing[name.format(precision)] = python
                     continue
                 arguments = (folder, *self._arguments, DTYPES[precision], kind, self.scratch)
                 process = self._run("tools.bench.peers.torch_worker", *arguments, launcher=(python.path, "-m"))
-                ways = self.places.batches() if kind == "pipeline" else graph_ways
                 self.peers.append(Peer(name.format(precision), process, ways))
 
     @property

@@ -3,8 +3,8 @@
     python -m tools.bench.peers.torch_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE DTYPE KIND SCRATCH
 
 KIND: `pipeline` is Hugging Face's for token classification, with the option `batch_size` in windows, as it defines it.
-`scripted` is traced and frozen; `compiled` is compiled once for all shapes, into the folder SCRATCH; options of their
-orders are `threads`, `callers`, and `windows_per_run` (null: one article per run).
+`compiled` is compiled once for all shapes, into the folder SCRATCH; options of its orders are `threads`, `callers`, and
+`windows_per_run` (null: one article per run).
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from tools.bench.peers.window_model import Array, WindowModel, Windows
 
 _Function = Callable[..., tuple[Any, Any]]
 """From ids and mask to labels and scores, all tensors `[batch, length]`."""
-_EXAMPLE = (2, 16)
-"""Batch and length of what is traced. The trace works for all others."""
 
 
 class _Labels(torch.nn.Module):  # type: ignore[misc]  # torch is not here when types are checked
-    """The checkpoint as a function of tensors to tensors, which a trace can hold."""
+    """The checkpoint as a function of tensors to tensors."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         super().__init__()
@@ -64,19 +62,10 @@ class TorchModel(WindowModel):
             return labels.cpu().numpy(), scores.cpu().numpy()
 
 
-def load(folder: Path, device: str, dtype: str, kind: str) -> _Function:
-    """The checkpoint as TorchScript, or to be compiled at its first call."""
-    labels = _Labels(folder, dtype).to(device).eval()
-    if kind == "compiled":
-        return torch.compile(labels, dynamic=True)  # type: ignore[no-any-return]  # as above
-    example = torch.ones(_EXAMPLE, dtype=torch.int64, device=device)
-    with torch.inference_mode():
-        return torch.jit.freeze(torch.jit.trace(labels, (example, example), check_trace=False))  # type: ignore[no-any-return]
-
-
-def run_graph(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str) -> None:
-    """Obey orders with a graph of our own batches."""
-    card, labels = model_card(folder / "model.safetensors", dtype), load(folder, device, dtype, kind)
+def run_compiled(folder: Path, windows: tuple[int, int], device: str, dtype: str) -> None:
+    """Obey orders with batches of our own; the first call compiles."""
+    card = model_card(folder / "model.safetensors", dtype)
+    labels = torch.compile(_Labels(folder, dtype).to(device).eval(), dynamic=True)
 
     @cache
     def model(threads: int, callers: int) -> TorchModel:
@@ -121,10 +110,8 @@ def _findings(answer: list[dict[str, Any]]) -> Found:
 
 def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
-    if kind == "pipeline":
-        run_pipeline(folder, windows, device, dtype)
-    else:
-        run_graph(folder, windows, device, dtype, kind)
+    run = run_pipeline if kind == "pipeline" else run_compiled
+    run(folder, windows, device, dtype)
 
 
 if __name__ == "__main__":
