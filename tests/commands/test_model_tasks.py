@@ -17,6 +17,8 @@ from enricher.errors import FatalError, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
 from enricher.worker.inference.graph.padded import OpenVinoBfloat16
+from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.selection import Choice, choose
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.report import GateReport
 
@@ -135,7 +137,7 @@ def test_check_measures_classes_against_labels(folders: dict[str, Path], labelle
 
 @pytest.mark.usefixtures("bf16_anywhere")
 @pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-def test_check_measures_vectors_on_texts_alone_and_inspect_says_so(
+def test_check_measures_vectors_on_texts_alone_and_its_report_decides(
     folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside a head that has not passed it serves fp32, and says about which model the reason is."""
@@ -146,13 +148,16 @@ def test_check_measures_vectors_on_texts_alone_and_inspect_says_so(
     arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
     result = run_model("check", folders["vectors"], *arguments, cache_dir=tmp_path)
     assert result.exit_code == 0, (result.output, result.exception)
-    assert (
-        "openvino-bf16" == inspected(folders["vectors"], folders["vectors"], cache_dir=tmp_path)["together"]["variant"]
-    )
+
+    def chosen_beside(other: str) -> Choice:
+        heads = [open_model(folders[each]) for each in ("vectors", other)]
+        return choose(heads, "cpu", "auto", cache_dir=tmp_path)
+
+    assert "openvino-bf16" == chosen_beside("vectors").variant.name
     run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
-    shared = inspected(folders["vectors"], folders["topics"], cache_dir=tmp_path)["together"]
-    assert "fp32" in shared["variant"]
-    (why,) = [each["why"] for each in shared["rejected"] if each["variant"] == "openvino-bf16"]
+    shared = chosen_beside("topics")
+    assert "fp32" in shared.variant.name
+    (why,) = [why for variant, why in shared.rejected if variant.name == "openvino-bf16"]
     assert why.startswith("topics: openvino-bf16 failed its gate: ")
     assert "12 texts are too few" in why
 

@@ -57,6 +57,7 @@ class Stage:
         self._registry_url = registry_url
         self._output_format = output_format
         self._folder = folder / layout.name
+        self._folder.mkdir()
         self._cleanup = ExitStack()
         TopicKeeper(self.names, PARTITIONS, replicas=1).make_all()
         self.forms = Forms(layout, registry_url, self.names.input)
