@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +57,11 @@ def _unigram(normalizer: Any = None, splitter: Any = None) -> Tokenizer:  # noqa
     return _from(EMBEDDED_FOLDER, normalizer=normalizer, splitter=splitter)
 
 
+def _xlm_r() -> Any:  # noqa: ANN401  as above
+    """The normalizer of XLM-R: the table `nmt_nfkc` as sentencepiece 0.2 writes it into each model that it trains."""
+    return normalizers.Precompiled(lzma.decompress((DATA / "texts" / "nmt_nfkc.xz").read_bytes()))
+
+
 ACCEPTED = {
     "uncased WordPiece": _wordpiece(),
     "cased WordPiece": _wordpiece(normalizers.BertNormalizer(lowercase=False, strip_accents=False)),
@@ -68,6 +74,7 @@ ACCEPTED = {
     ),
     "Unigram": _unigram(),
     "Unigram of NFKD": _unigram(normalizers.NFKD()),
+    "Unigram of XLM-R": _unigram(normalizers.Sequence([_xlm_r(), normalizers.Replace(Regex(" {2,}"), " ")])),
 }
 
 
