@@ -14,7 +14,7 @@ from enricher.errors import ModelError
 from enricher.worker.commands.console import data_console
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
+from enricher.worker.inference.checkpoint.onnx_model import OnnxModel, read_graph
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
@@ -94,7 +94,7 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     cache_dir, refusal = load_settings().model.cache_dir, None
     try:
         if isinstance(checkpoint, OnnxModel):
-            wrap(checkpoint)
+            wrap(checkpoint, read_graph(checkpoint.onnx_path))
     except ModelError as error:  # no variant can serve a graph that cannot be fed
         refusal = str(error)
     chosen = choose([checkpoint], device, "auto", cache_dir=cache_dir)

@@ -1,4 +1,4 @@
-"""Which variant serves on a GPU: packed fp16 with a report, packed fp32 without one, padded fp32 for what neither takes."""
+"""Which variant serves on a GPU: packed fp16 with a report, packed fp32 without one, padded ones for what neither takes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from enricher.operate.doctor import models as doctor
 from enricher.operate.doctor.findings import Finding
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import arithmetic_of
-from enricher.worker.inference.graph import packed_cuda
+from enricher.worker.inference.graph import packed_cuda, padded
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.worker.inference.graph.padded import PaddedFloat32
+from enricher.worker.inference.graph.padded import PaddedFloat16, PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare
 from enricher.worker.inference.run.selection import choose, missing_reports
@@ -44,6 +44,7 @@ ARITHMETIC = arithmetic_of("cuda")
 def _gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA works, as far as choosing a variant goes."""
     monkeypatch.setattr(packed_cuda, "_cuda_problem", lambda: None)
+    monkeypatch.setattr(padded, "cuda_problem", lambda: None)
     monkeypatch.setattr(model, "resolve_device", lambda *_asked: "cuda")
 
 
@@ -70,9 +71,10 @@ def test_the_built_in_model_has_no_report_yet_and_runs_packed_in_fp32() -> None:
     choice = choose([checkpoint], "cuda", "auto")
     assert PackedCudaFloat32() == choice.variant
     command = f"enricher model check {checkpoint.folder} --precision fp16 --device cuda"
-    assert {"packed-fp16": f"there is no gate report for packed-fp16; `{command}` makes one"} == {
-        variant.name: why for variant, why in choice.rejected
-    }
+    assert {
+        "packed-fp16": f"there is no gate report for packed-fp16; `{command}` makes one",
+        "padded-fp16": "padded fp16 is converted from models that are ONNX already, and not built for bert",
+    } == {variant.name: why for variant, why in choice.rejected}
 
 
 def test_with_a_passing_report_fp16_serves(checkpoint: Checkpoint) -> None:
@@ -96,8 +98,9 @@ def test_other_heads_run_padded_in_fp32_and_no_report_is_asked_for(size: int, tm
     write_report(odd.folder, report(odd, PackedFloat16(), arithmetic=ARITHMETIC))
     choice = choose([odd], "cuda", "auto")
     assert PADDED == choice.variant == choose([odd], "cuda", "fp32").variant
-    assert ["packed-fp16", "packed-cuda-fp32"] == [variant.name for variant, _ in choice.rejected]
-    assert all(f"heads have size {size}" in why for _, why in choice.rejected)
+    packed = {variant.name: why for variant, why in choice.rejected if variant.packs}
+    assert ["packed-fp16", "packed-cuda-fp32"] == list(packed)
+    assert all(f"heads have size {size}" in why for why in packed.values())
     assert [] == missing_reports([odd], "cuda", None)
     with pytest.raises(ModelError, match=rf"fp16 does not run here: its attention heads have size {size}"):
         choose([odd], "cuda", "fp16")
@@ -108,9 +111,15 @@ def test_a_model_that_is_onnx_already_runs_padded(tmp_path: Path) -> None:
     odd = open_model(exported("bert", tmp_path / "exported"))
     choice = choose([odd], "cuda", "auto")
     assert PADDED == choice.variant == choose([odd], "cuda", "fp32").variant
-    assert all("runs padded" in why for _, why in choice.rejected)
-    with pytest.raises(ModelError, match=r"fp16 does not run here: .*runs padded.*Choose"):
+    assert all("runs padded" in why for variant, why in choice.rejected if variant.packs)
+    command = f"enricher model check {odd.folder} --precision fp16 --device cuda"
+    assert [command] == missing_reports([odd], "cuda", None)
+    with pytest.raises(ModelError, match=f"fp16 is refused: there is no gate report for padded-fp16; `{command}`"):
         choose([odd], "cuda", "fp16")
+    write_report(odd.folder, report(odd, PaddedFloat16(), arithmetic=ARITHMETIC))
+    assert PaddedFloat16() == choose([odd], "cuda", "auto").variant == choose([odd], "cuda", "fp16").variant
+    write_report(odd.folder, report(odd, PaddedFloat16(), passed=False, arithmetic=ARITHMETIC))
+    assert PADDED == choose([odd], "cuda", "auto").variant
 
 
 def test_the_log_says_what_is_lost_without_the_report_and_how_to_make_it(

@@ -8,6 +8,6 @@ variants.py     the Protocol of a variant
 packed_cuda.py  packed-fp16 and packed-cuda-fp32: CUDA, no padding
 padded.py       padded-fp32; packed-fp32, padded only inside attention; openvino-int8, openvino-bf16 and openvino-fp32
 int8.py         the recipe of an int8 graph, and its application to a float32 graph
-external.py     a model that is ONNX already, wrapped to have our inputs and outputs
+external.py     a model that is ONNX already, wrapped to have our inputs and outputs; float16.py converts it
 graph_files.py  writes the ONNX file and its weights beside it, and finds built graphs on disk
 """

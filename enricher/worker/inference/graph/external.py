@@ -3,7 +3,7 @@
 The graph takes ids and a mask, and perhaps token types and positions, all `[batch, length]`. Nodes before it compute these
 inputs from padded.py's `input_ids` and `lengths`. Its outputs are recognised by their names or by their shapes, and nodes
 after it compute what a graph of builder.py with the same head gives, so every padded variant can use it like one of those.
-The graph itself is unchanged.
+The graph itself is unchanged, or converted to float16 (float16.py).
 
 checkpoint/onnx_model.py opens such a folder.
 """
@@ -23,6 +23,7 @@ from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, HeadSpec, Layers
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel, external_files, read_graph, tensors_of
 from enricher.worker.inference.device.sessions import SESSION_ERRORS, Session
+from enricher.worker.inference.graph.float16 import in_float16
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.records import Float32Array
@@ -59,12 +60,13 @@ def padded_variant(variant: Variant) -> Variant:
     """`variant`, or the padded one of the same precision. Raises ModelError if there is none."""
     if variant.quantised:
         raise ModelError(
-            f"{variant.precision} is made from the weights of a checkpoint, and this model is ONNX already. Choose "
-            f"precision auto, bf16 or fp32, or prepare the checkpoint that it was exported from"
+            f"{variant.precision} is made from the weights of a checkpoint, and this model is ONNX already: quantised by "
+            f"what is in a batch, its labels would depend on the other windows. Choose precision auto, bf16 or fp32, or "
+            f"prepare the checkpoint that it was exported from"
         )
     if tuple(variant.token_dimensions) != PaddedFloat32.token_dimensions:
         raise ModelError(
-            f"a model that is ONNX already runs padded, and {variant.name} is not. Choose precision auto or fp32, or the "
+            f"a model that is ONNX already runs padded, and {variant.name} is not. Choose another precision, or the "
             f"checkpoint that it was exported from"
         )
     if variant.precision == "fp32":
@@ -75,19 +77,23 @@ def padded_variant(variant: Variant) -> Variant:
 
 def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:
     """Write the wrapped graph to `path` and its weights beside it. Raises ModelError if its inputs or outputs do not fit."""
-    model = wrap(checkpoint)
+    half = variant.precision == "fp16"
+    model = wrap(checkpoint, in_float16(checkpoint.onnx_path) if half else read_graph(checkpoint.onnx_path))
     for number, name in enumerate(external_files(model)):
         shutil.copyfile(checkpoint.onnx_path.parent / name, path.parent / f"{number}.weights")
         _rename_external(model, name, f"{number}.weights")
     helper.set_model_props(model, {"digest": checkpoint.digest, "variant": variant.name})
-    path.write_bytes(model.SerializeToString())
+    onnx.save_model(model, path, save_as_external_data=half, location="0.weights")
 
 
-def wrap(checkpoint: OnnxModel) -> onnx.ModelProto:
-    """The model with our inputs and outputs; its external weights stay where they are. Raises ModelError as `write` does."""
-    model = compose.add_prefix(read_graph(checkpoint.onnx_path), INSIDE)
-    _Wrapping(checkpoint, model).wrap()
-    return model
+def wrap(checkpoint: OnnxModel, model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model`, a graph of the checkpoint, with our inputs and outputs; external weights stay where they are.
+
+    Raises ModelError as `write` does.
+    """
+    wrapped = compose.add_prefix(model, INSIDE)
+    _Wrapping(checkpoint, wrapped).wrap()
+    return wrapped
 
 
 def require_answers(session: Session, checkpoint: OnnxModel, *, exact: bool) -> None:

@@ -3,7 +3,7 @@
 `PaddedFloat32`, for ONNX Runtime's own CPU and CUDA providers. Inputs: `input_ids int32 [batch, length]`, `lengths int32
 [batch]` (real tokens). Outputs are `[batch, length]`; their values at padding are meaningless. Where a head reads means,
 `owned float32 [batch, length]` too: one over the number of tokens that the window owns, at these tokens; `whole` likewise
-for all of its tokens.
+for all of its tokens. `PaddedFloat16` is the same on CUDA for models that are ONNX already (float16.py).
 
 `PackedFloat32`, for ONNX Runtime's own CPU provider: padding only inside attention. Everything that works token by token
 (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows in a row. For attention they
@@ -29,7 +29,7 @@ from onnx import TensorProto
 
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.families import EncoderConfig
-from enricher.worker.inference.device.hardware import int8_problem
+from enricher.worker.inference.device.hardware import cuda_problem, int8_problem
 from enricher.worker.inference.device.sessions import Feeds, Runtime, openvino_problem
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.variants import (
@@ -122,6 +122,25 @@ class PaddedFloat32:
         count, length_tokens = shape[:2]
         assert count == len(windows), "a row for each window"
         return range(0, count * length_tokens, length_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedFloat16(PaddedFloat32):
+    """float16 of models that are ONNX already. Implements `variants.Variant`."""
+
+    name = "padded-fp16"
+    precision = "fp16"
+    reduced = True
+    runtime: Runtime = "cuda"
+    """`cpu` in tests: ONNX Runtime computes there in float32, with weights in float16."""
+
+    def problem(self) -> str | None:
+        """Why CUDA does not work here."""
+        return cuda_problem() if self.runtime == "cuda" else None
+
+    def why_unsuited(self, config: EncoderConfig) -> str | None:
+        """The reason why not: graphs that we build have a faster variant, or none."""
+        return f"padded fp16 is converted from models that are ONNX already, and not built for {config.model_type}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from enricher.worker.inference.run.selection import (
     choose,
     lost_without_report,
     missing_reports,
+    permanent_obstacle,
     recipe_for,
 )
 from enricher.worker.records import ModelCard
@@ -146,7 +147,7 @@ def prepare_heads(
     unproven: list[str] = []
     for variant, why in choice.rejected:
         commands = {check_command(checkpoint, chosen, variant) for checkpoint in checkpoints}
-        if commands.isdisjoint(missing) or choice.variant.reduced:
+        if commands.isdisjoint(missing) or choice.variant.reduced or permanent_obstacle(checkpoints, variant):
             _log.info("not %s: %s", variant.name, why)
         else:
             unproven.append(f"not {variant.name}: {why}")

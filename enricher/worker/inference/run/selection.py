@@ -26,6 +26,7 @@ from enricher.worker.inference.graph.padded import (
     OpenVinoFloat32,
     OpenVinoInt8,
     PackedFloat32,
+    PaddedFloat16,
     PaddedFloat32,
 )
 from enricher.worker.inference.graph.variants import Variant
@@ -75,14 +76,14 @@ def _obstacle(
     checkpoints: Sequence[Checkpoint], device: Device, variant: Variant, cache_dir: Path | None
 ) -> str | None:
     """Why `auto` does not take the variant for these heads together; None if it may."""
-    if problem := _permanent_obstacle(checkpoints, variant):
+    if problem := permanent_obstacle(checkpoints, variant):
         return problem
     return _reasons_by_checkpoint(
         checkpoints, lambda each: unproven(each, device, variant, cache_dir) or missed_target(each, variant)
     )
 
 
-def _permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+def permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
     """Why no report could make the variant serve these heads together on this machine; None if one could."""
     problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
     return why_not_reduced(checkpoints, variant) or next(filter(None, problems), None)
@@ -127,7 +128,7 @@ def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
     """Why `variant` may not serve: it does not run here, or has no recipe or no passing report. None if it may."""
-    return _permanent_obstacle([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
+    return permanent_obstacle([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
 
 
 def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
@@ -214,7 +215,7 @@ def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir
     """
     commands: list[str] = []
     for variant in variants_for(device):
-        if not variant.reduced or _permanent_obstacle(checkpoints, variant):
+        if not variant.reduced or permanent_obstacle(checkpoints, variant):
             continue
         newest = [(each, newest_report(each, variant, cache_dir)) for each in checkpoints]
         if any((found and not found.passed) or missed_target(each, variant) for each, found in newest):
@@ -277,7 +278,7 @@ def variants_for(device: Device) -> Sequence[Variant]:
     """
     # The last one runs models that are ONNX already, which need a padded variant, and models that no packed variant takes.
     if device == "cuda":
-        return (PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda"))
+        return (PackedFloat16(), PaddedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda"))
     return (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
 
 
