@@ -91,7 +91,9 @@ class OutputReader:
                 if self._until_caught_up:
                     partitions = range(self._watch.partitions[self._topic])
                     self._to_read_again = {Partition(self._topic, number) for number in partitions}
-                    self._catching_up = CatchingUp(self._consumer, self._config, self._watch, self._client_errors)
+                    self._catching_up = CatchingUp(
+                        self._consumer, self._config, self._watch, self._client_errors, lambda: self._committed
+                    )
                     with mapping_errors("asking for offsets", self._watch.client_errors, self._watch.client):
                         self._catching_up.note()
             with mapping_errors("joining the group", self._client_errors):

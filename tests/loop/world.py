@@ -94,11 +94,6 @@ class Process:
         self.source.open(self.worker)
         return self
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the worker would end by itself."""
-        return self.worker._is_finished()
-
     def publish(self) -> None:
         """Make a transaction of what is finished, in the middle of a turn."""
         self.worker._publish()

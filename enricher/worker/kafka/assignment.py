@@ -151,6 +151,10 @@ class Assignment:
             f"`enricher offsets skip {group} {topic} --partition {number}`: each of its records becomes a dead letter"
         )
 
+    def committed_offsets(self) -> Mapping[Partition, int]:
+        """The committed offset of each partition, as far as this worker knows: where it began, or its own since."""
+        return {partition: self._committed_offset(self.partitions[partition]) for partition in self.partitions}
+
     # ---- in a recovery
 
     def raise_later(self, trouble: TransactionTrouble) -> None:
@@ -182,9 +186,10 @@ class Assignment:
     def _waits_before_unreadable(self, name: Partition) -> bool:
         """Whether records before an unreadable batch of the partition are not committed yet."""
         at = self.partitions[name]
-        if not at.damage.unreadable or at.position is None or at.start is None:
-            return False
-        return max(at.start.offset, self.starts.committed_here(name)) < at.position
+        return bool(at.damage.unreadable) and at.position is not None and self._committed_offset(at) < at.position
+
+    def _committed_offset(self, at: AssignedPartition) -> int:
+        return max(at.start.offset if at.start else 0, self.starts.committed_here(at.name))
 
     def _give_up_on(self, partitions: Sequence[Partition], after_s: float, why: str) -> None:
         """End the process: its client may have lost these partitions. They stay assigned, so attempts are taken back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException
 from confluent_kafka.admin import OffsetSpec
@@ -26,13 +26,25 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class CatchingUp:
-    """The ends at the start, compared with the group's committed offsets."""
+    """The ends at the start, compared with the group's committed offsets.
 
-    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
+    `committed_here`: those of this member's partitions, as far as it knows. Only when they are at their ends the broker is
+    asked: `done` is called in every turn of the loop.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        config: KafkaConfig,
+        watch: TopicWatch,
+        client_errors: ClientErrors,
+        committed_here: Callable[[], Mapping[Partition, int]],
+    ) -> None:
         self._consumer = consumer
         self._topics = config.inputs
         self._watch = watch
         self._client_errors = client_errors
+        self._committed_here = committed_here
         self._timeout_s = config.request_timeout_s
         self._ends: Mapping[Partition, int] = {}
         self._next_check_s = self._next_topic_check_s = 0.0
@@ -86,6 +98,9 @@ class CatchingUp:
         return answer_to(ask, deadline)
 
     def _is_committed(self) -> bool:
+        here = self._committed_here()
+        if any(offset < self._ends.get(partition, 0) for partition, offset in here.items()):
+            return False
         if not self._ends:
             return True
         wanted = [foreign(partition) for partition in self._ends]

@@ -52,7 +52,8 @@ class KafkaSource:
         self._portions, self._priority = Portions(), Priority(config.inputs)
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
-            self._catching_up = CatchingUp(self._consumer, config, self.watch, self._client_errors)
+            committed = self._assignment.committed_offsets
+            self._catching_up = CatchingUp(self._consumer, config, self.watch, self._client_errors, committed)
 
     def open(self, listener: PartitionListener) -> None:
         """Check the topics and join the group. Raises TransactionTrouble, after which it may be called again.

@@ -91,7 +91,7 @@ class Worker:
             if self._can_publish:
                 connected()
             self.pacing.skip_load()
-            while not self._stopping.is_set and not self._is_finished():
+            while not self._stopping.is_set and not self.source.caught_up():
                 with self.guard("one turn of the loop", self.limits.stall_timeout_s):
                     self.step()
             with self.guard("draining", self.limits.drain_timeout_s + self.limits.stall_timeout_s):
@@ -300,9 +300,6 @@ class Worker:
             self.pacing.attempts.expect(self.tracker.partitions)
             self.dead_letters.expect(self.tracker.partitions)
         self.pacing.skip_load()
-
-    def _is_finished(self) -> bool:
-        return self.tracker.in_flight == 0 and self.source.caught_up()
 
     def _drain(self) -> None:
         """Wait for the batches on the device, publish what is finished, and leave the rest to the next owner."""

@@ -128,7 +128,7 @@ class Source(Protocol):
         """Go back to the committed offsets. Blocks within its bound. Raises TransactionTrouble."""
 
     def caught_up(self) -> bool:
-        """True once everything up to the end is read and committed. May block briefly."""
+        """True once everything up to the end is read and committed, whatever has come since. May block briefly."""
 
     def connection(self) -> Connection:
         """The state of the connection with the broker. Does not block; safe in any thread."""
