@@ -59,16 +59,20 @@ def offsets_set(
 
     `beginning` is the first offset that retention has left: everything is enriched again. `end` is that of now: what is
     there and not yet enriched stays so. `behind-outputs` is for a group that has lost its offsets: it searches the output
-    topics of the settings for the newest output of each partition, and goes on behind it, or at the beginning if there is
-    none; if compaction or retention may have removed the newest, it refuses. A TIME such as 2026-11-24 or 2026-11-24T06:00Z
-    (UTC, if it has no zone) is the first record of each partition with this timestamp of Kafka's or a later one, or the end.
-    A FILE has what `--dry-run` prints, edited: a JSON object per line, such as `{"partition": 3, "to": 4711}`.
+    topics of the settings, which must be those of this group, for the newest output of each partition, and goes on behind
+    it, or at the beginning if there is none; if compaction or retention may have removed the newest, it refuses. A TIME such
+    as 2026-11-24 or 2026-11-24T06:00Z (UTC, if it has no zone) is the first record of each partition with this timestamp of
+    Kafka's or a later one, or the end. A FILE has what `--dry-run` prints, edited: a JSON object per line, such as
+    `{"partition": 3, "to": 4711}`.
 
     Exit code: 0; 1 if the group has members; 2 for settings and the file; 4 for the broker, or if the outputs cannot tell.
     It needs READ on the group and on the topic; `behind-outputs` also READ on the output topics.
     """
-    config = replace(kafka_config(load_settings()).of_input(topic), group_id=group)
+    settings = load_settings()
+    config = replace(kafka_config(settings).of_input(topic), group_id=group)
     complaint = Complaint(config)
+    if at == "behind-outputs":
+        _require_outputs_of(group, settings)
     with closing(Inspector(config, complaint, stable=True)) as ask, Ticker(remark_console()) as ticker:
         numbers = _chosen(topic, ask.partitions(topic), partition)
         before = {tp.partition: tp for tp in ask.committed_offsets(topic, numbers)}
@@ -92,6 +96,17 @@ def offsets_set(
             write_line(orjson.dumps({"partition": number, "from": old if old >= 0 else None, "to": offset}))
         if not dry_run:
             commit_as_outsider(config, complaint, [_commit_of(before[n], offset, topic_id) for n, offset in to.items()])
+
+
+def _require_outputs_of(group: str, settings: Settings) -> None:
+    """Raise SettingsError for the group of a replay, say: outputs of the live workers would be taken for its own."""
+    kafka = settings.kafka
+    if group != kafka.group_id:
+        raise SettingsError(
+            f"the settings name the group '{kafka.group_id}' and its topics '{kafka.output_topic}' and "
+            f"'{kafka.dead_letter_topic}': for '{group}', set ENRICHER_KAFKA__GROUP_ID={group}, "
+            "ENRICHER_KAFKA__OUTPUT_TOPIC and ENRICHER_KAFKA__DEAD_LETTER_TOPIC to where it writes"
+        )
 
 
 def _commit_of(before: TopicPartition, offset: int, topic_id: str) -> TopicPartition:
@@ -162,12 +177,14 @@ def offsets_skip(
     """Step over a batch that no worker can unpack: each of its records becomes a dead letter without key and value.
 
     The batch must be the next one that the group would read, as it is where a worker has ended because of it (code 4). The
-    letters and the offset behind them are committed together; the group then goes on behind the batch.
+    letters and the offset behind them are committed together; the group then goes on behind the batch. The settings must be
+    those of the group, whose dead-letter topic gets the letters.
 
     Exit code: 0; 1 if the group has members, or the next record can be read; 2 for settings; 4 for the broker. It needs the
     rights of a worker.
     """
     settings = load_settings()
+    _require_outputs_of(group, settings)
     config = kafka_config(settings)
     config = replace(config.of_input(topic), group_id=group, instance=f"{config.instance}-skip")
     place = Partition(topic, partition)

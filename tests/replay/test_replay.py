@@ -154,14 +154,26 @@ def _now_after_a_tick() -> str:
 
 
 def test_a_replay_whose_offsets_are_gone_does_not_write_twice(replay: Replay, tmp_path: Path) -> None:
-    """They expire while a group has no member for long; the worker refuses, and says what to set."""
+    """They expire while a group has no member for long; the worker refuses, and says what to set.
+
+    The settings of the live workers are refused there: what these have written says nothing about the replay.
+    """
     places, log = fill(replay.live, 8), tmp_path / "log"
     with ended(replay.started()) as process:
         assert 0 == process.wait(PATIENCE_S)
     delete_group(replay.own.bootstrap_servers, replay.own.group)
     with ended(replay.started(log=log)) as process:
         assert SettingsError.exit_code == process.wait(PATIENCE_S)
-    assert f"enricher offsets set {replay.own.group}" in log.read_text("utf-8")
+    command = ("offsets", "set", replay.own.group, replay.live.input, "--at", "behind-outputs")
+    assert f"enricher {' '.join(command)}" in log.read_text("utf-8")
+    places |= fill(replay.live, 8, seed=2)
+    refusal = run(*command, env=replay.live.environment).exception
+    assert isinstance(refusal, SettingsError)
+    assert f"set ENRICHER_KAFKA__GROUP_ID={replay.own.group}" in str(refusal)
+    own = replay.own.environment | {"ENRICHER_KAFKA__INPUT_TOPIC": replay.live.input}
+    assert 0 == run(*command, env=own).exit_code
+    with ended(replay.started()) as process:
+        assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
 
 
