@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import ssl
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import trustme
+from support.http_serving import http_server
 from support.schema_registry import (
     Behaviour,
     Registry,
@@ -316,3 +321,52 @@ def test_subjects_levels_and_checks() -> None:
         with pytest.raises(RefusedByRegistry) as raised:
             asks.register("s/x", Schema("AVRO", "incompatible"))
     assert 409 == raised.value.status
+
+
+class _Forwarding(BaseHTTPRequestHandler):
+    """A proxy for plain HTTP that answers itself; `seen` has the addresses, and who asked."""
+
+    seen: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_GET(self) -> None:
+        """Answer as a registry that has the schema."""
+        self.seen.append((self.path, self.headers.get("Proxy-Authorization")))
+        text = json.dumps({"schema": TEXT}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("way", ["property", "variable"])
+def test_a_proxy_is_asked_for_the_registrys_address(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by the property or by the environment; the registry's name is for the proxy to look up."""
+    _Forwarding.seen.clear()
+    with http_server(_Forwarding) as url:
+        proxy = url.replace("http://", f"http://worker:{PASSWORD}@")
+        if way == "variable":
+            monkeypatch.setenv("HTTP_PROXY", proxy)
+        properties: dict[str, Property] = {"proxy": proxy} if way == "property" else {}
+        assert TEXT == client("http://registry.invalid:8081", properties=properties).schema(SEVEN).text
+    [(address, credentials)] = _Forwarding.seen
+    assert address.startswith("http://registry.invalid:8081/schemas/ids/7")
+    assert credentials == f"Basic {base64.b64encode(f'worker:{PASSWORD}'.encode()).decode()}"
+
+
+def test_a_proxy_that_is_away_is_an_outage_without_its_password() -> None:
+    """The registry cannot be asked, so articles wait."""
+    far = client(GOOD, properties={"proxy": f"http://worker:{PASSWORD}@127.0.0.1:1"})
+    with pytest.raises(RegistryUnavailable) as caught:
+        far.schema(SEVEN)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_proxy_property_that_is_no_url_is_refused() -> None:
+    """Without the password that it may contain."""
+    message = refusal(GOOD, {"proxy": f"http://u:{SECRET}@proxy:port"})
+    assert "proxy" in message
+    assert SECRET not in message
