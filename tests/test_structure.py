@@ -139,6 +139,7 @@ SHARED_WITH_THE_VERIFIER = (
     "enricher.worker.kafka.partition_reader",
     "enricher.worker.kafka.properties",
     "enricher.worker.kafka.ranges",
+    "enricher.worker.kafka.tokens",
     "enricher.worker.records",
     "enricher.worker.runtime",
     "enricher.worker.stats",

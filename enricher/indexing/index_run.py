@@ -23,6 +23,7 @@ from enricher.worker.commands.running import Signals, repeating, stopped_by_sign
 from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.tokens import wait_for_token
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts
@@ -112,6 +113,7 @@ def _work(
         ExitStack() as stack,
     ):
         with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
+            wait_for_token(config.login, limit_s)
             check_start(config, by_key=True)
             health.note_step("connecting with the search index")
             index = stack.enter_context(closing(open_index(settings.index)))

@@ -119,6 +119,9 @@ def egress_ports(values: Object) -> set[int]:
         ({"otlp": {"endpoint": "https://collector"}}, {9092, 443}),
         ({"settings": {"registry": {"url": "https://registry"}}}, {9092, 443}),
         ({"settings": {"registry": {"url": "http://registry"}}}, {9092, 80}),
+        (kafka(token="msk-iam", bootstrap_servers="b-1:9098"), {9098, 443, 80, 988}),
+        (kafka(token="oidc", properties={"sasl.oauthbearer.token.endpoint.url": "https://idp:8443/t"}), {9092, 8443}),
+        (kafka(token="oidc"), {9092}),
         ({"settings": {"registry": {"url": "https://a:8081, https://b:8085"}}}, {9092, 8081, 8085}),
     ],
     ids=str,
@@ -146,9 +149,17 @@ REFUSED: list[tuple[Object, str]] = [
         {**scaled("keda"), **kafka(properties={"sasl.mechanism": "OAUTHBEARER"})},
         "KEDA does not read settings.kafka.properties (sasl.mechanism): name a TriggerAuthentication in autoscaling.keda",
     ),
+    (
+        {**scaled("keda"), **kafka(token="msk-iam")},
+        "KEDA does not read settings.kafka.token: name a TriggerAuthentication in autoscaling.keda",
+    ),
     (scaled("hpa", minReplicas=0), "minReplicas: 0 needs autoscaling.mode keda"),
     (scaled("keda", minReplicas=5), "autoscaling.minReplicas (5) is above autoscaling.maxReplicas (4)"),
     ({"kafka": {"sasl": {"enabled": True}}}, "kafka.sasl.enabled needs kafka.sasl.existingSecret"),
+    (
+        {**kafka(token="gcp"), "kafka": {"sasl": {"enabled": True, "existingSecret": "a"}}},
+        "kafka.sasl.enabled and settings.kafka.token are two ways to sign in",
+    ),
     ({"kafka": {"sasl": {"existingSecret": "a"}}}, "kafka.sasl names a Secret, but kafka.sasl.enabled is false"),
     (
         {"kafka": {"tls": {"client": {"existingSecret": "a"}}}},
@@ -228,6 +239,17 @@ def test_properties_of_ones_own_stand_beside_and_above() -> None:
         "sasl.username": "news",
         "sasl.password": {"file": "/run/secrets/kafka-sasl/password"},
         "client.rack": "a",
+    }
+
+
+def test_tokens_and_a_ca_are_used_together() -> None:
+    """With a CA of one's own the protocol is still the one in which clients sign in."""
+    worker = render({**kafka(token="gcp"), "kafka": {"tls": {"enabled": True, "ca": {"existingSecret": "ca"}}}}).worker
+    environment = environment_of(worker)
+    assert environment["ENRICHER_KAFKA__TOKEN"] == "gcp"
+    assert json.loads(environment["ENRICHER_KAFKA__PROPERTIES"]) == {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "/run/secrets/kafka-ca/ca.crt",
     }
 
 

@@ -29,7 +29,10 @@ KEY_PASSWORD = "canary-key-5a1f90"
 USER, PASSWORD = "worker", "canary-password-c07d3e"
 """The user of the SCRAM listener. On the mutual TLS listener the certificate has the same name."""
 LISTENERS = {"TLS": "SSL", "PASSWORDS": "SASL_SSL", "CERTIFICATES": "SSL"}
+TOKENS = "TOKENS"
+"""The listener that takes tokens. It checks no signature: an identity provider is no part of these tests."""
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 Properties = dict[str, str]
 
@@ -101,7 +104,8 @@ class Secured:
 
     def way_in(self, listener: str) -> Properties:
         """The client properties with which `USER` connects to a listener."""
-        ways = {
+        ways: dict[str, Properties] = {
+            TOKENS: {},
             "TLS": {"security.protocol": "SSL"},
             "PASSWORDS": {
                 "security.protocol": "SASL_SSL",
@@ -117,7 +121,7 @@ class Secured:
 @contextmanager
 def secured_broker(papers: Papers) -> Iterator[Secured]:
     """Start the broker with the SCRAM user."""
-    with Cluster(nodes=1, listeners=LISTENERS, properties=server_properties(papers)) as cluster:
+    with Cluster(nodes=1, listeners={**LISTENERS, TOKENS: "SASL_SSL"}, properties=server_properties(papers)) as cluster:
         secured = Secured(cluster, papers, AdminClient({"bootstrap.servers": cluster.bootstrap_servers}))
         _add_user(secured, USER, PASSWORD)
         cluster.warm_up()
@@ -134,6 +138,10 @@ def server_properties(papers: Papers) -> Mapping[str, str]:
         "listener.name.certificates.ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.oauthbearer.sasl.jaas.config": f'{_OAUTH} required unsecuredLoginStringClaim_sub="broker";',
+        # A connection ends with its token, unless the client shows a new one before.
+        "listener.name.tokens.oauthbearer.connections.max.reauth.ms": "3600000",
         "listener.name.passwords.scram-sha-512.sasl.jaas.config": _SCRAM,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",

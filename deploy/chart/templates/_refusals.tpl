@@ -28,6 +28,9 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq .mode "keda") (dig "kafka" "token" "" $.Values.settings) (not .keda.kafka.authentication) -}}
+{{- fail "KEDA does not read settings.kafka.token: name a TriggerAuthentication in autoscaling.keda.kafka.authentication, and what else the trigger needs in autoscaling.keda.kafka.metadata" -}}
+{{- end -}}
 {{- if and (eq .mode "hpa") (lt (int .minReplicas) 1) -}}
 {{- fail "autoscaling.minReplicas: 0 needs autoscaling.mode keda; a HorizontalPodAutoscaler keeps at least one" -}}
 {{- end -}}
@@ -39,6 +42,9 @@
 {{- if and .sasl.existingSecret (not .sasl.enabled) -}}
 {{- fail "kafka.sasl names a Secret, but kafka.sasl.enabled is false" -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.kafka.sasl.enabled (dig "kafka" "token" "" .Values.settings) -}}
+{{- fail "kafka.sasl.enabled and settings.kafka.token are two ways to sign in: choose one" -}}
 {{- end -}}
 {{- if and .Values.kafka.sasl.enabled (not .Values.kafka.sasl.existingSecret) -}}
 {{- fail "kafka.sasl.enabled needs kafka.sasl.existingSecret: the name of a Secret with the password" -}}

@@ -25,7 +25,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- $sasl := .Values.kafka.sasl -}}
 {{- $made := dict -}}
 {{- if $tls.enabled -}}
-{{- $_ := set $made "security.protocol" (ternary "SASL_SSL" "SSL" $sasl.enabled) -}}
+{{- $_ := set $made "security.protocol" (ternary "SASL_SSL" "SSL" (or $sasl.enabled (dig "kafka" "token" "" .Values.settings | empty | not))) -}}
 {{- if $tls.ca.existingSecret -}}
 {{- $_ := set $made "ssl.ca.location" (printf "/run/secrets/kafka-ca/%s" $tls.ca.key) -}}
 {{- end -}}

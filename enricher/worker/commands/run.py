@@ -26,6 +26,7 @@ from enricher.worker.health.server import HealthServer, connectable
 from enricher.worker.health.worker_health import LOADING, View, Waits, WorkerHealth
 from enricher.worker.inference.device.hardware import available_cores, resolve_device
 from enricher.worker.kafka.precheck import check_start
+from enricher.worker.kafka.tokens import wait_for_token
 from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import Processes, end_with_parent
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
@@ -228,7 +229,9 @@ def work(
         with watchdog.guard("starting", settings.worker.start_timeout_s):
             health.note_step("checking topics and rights")
             check_formats(settings)
-            check_start(kafka_config(settings))
+            config = kafka_config(settings)
+            wait_for_token(config.login, settings.worker.recovery_timeout_s)
+            check_start(config)
             check_record_schema(settings)
             health.note_step(LOADING)
             tasks = load_tasks(settings)

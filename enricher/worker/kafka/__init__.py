@@ -20,6 +20,7 @@ Knows the client, not the worker. No `KafkaException` leaves this package. From 
     statistics         connected brokers and ends, from librdkafka's statistics
     errors             makes clients, keeps what they say, maps their errors to ours; the rights that a worker needs
     properties         the clients' configuration, and what users may set
+    tokens             tokens from a cloud's identity, with which clients sign in
 
 What is known of an assigned partition, and until when. In a revoke the loop collects and publishes once more, then it gives
 the partition up in the order of this table, and the source does so last:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,7 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.tokens import Tokens
 from enricher.worker.runtime.repeats import Repeats
 
 log = logging.getLogger("librdkafka")
@@ -64,6 +65,10 @@ _HINTS = {
     r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
 }
 _NO_REASON = "no reason was given: is the address right, and is security.protocol what this listener speaks?"
+_TOKENLESS = "Failed to acquire SASL OAUTHBEARER token"
+_OIDC_FAILED = re.compile(r"Failed to retrieve \w+ token from .*\((-?\d+)\)$", re.DOTALL)
+"""librdkafka's log line about its request for a token; the error that follows lacks the status of HTTP, -1 without one."""
+_PASSING = re.compile(r"-1|408|425|429|5\d\d")
 _FILES = {
     "ssl.ca.location": " (does this file exist, with certificates in PEM?)",
     "ssl.certificate.location": " (does this file exist, with a certificate in PEM?)",
@@ -86,6 +91,8 @@ def our_error(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enr
     text = f"{doing}: {client_errors.explain(error)}"
     if error.code() in _FENCED:
         return ProducerFenced(text)
+    if error.code() in _CREDENTIALS and client_errors.token_missing:
+        return TransactionTrouble(text)
     if needed := needed_after(error.code(), text, client_errors.config, client_errors.refused_topics):
         message = f"{text.rstrip('.')}. Needed: {needed}"
         return BrokerError(message)
@@ -156,17 +163,25 @@ def connecting(client_errors: ClientErrors) -> Iterator[None]:
 
 
 def new_client(kind: Callable[..., _Client], properties: Mapping[str, Any], client_errors: ClientErrors) -> _Client:
-    """A client of this class, whose errors and log lines go to `client_errors`.
+    """A client of this class, whose errors and log lines go to `client_errors`. With `kafka.token` it may block for a while.
 
-    Raises SettingsError if librdkafka rejects the properties.
+    Raises SettingsError if librdkafka rejects the properties. Without a token raises BrokerError or TransactionTrouble;
+    for a command's client NoAnswer instead of the latter.
     """
-    try:
-        return kind({**properties, "error_cb": client_errors}, logger=client_errors.logger)
-    except KafkaException as exception:
-        text = exception.args[0].str()
-        hint = next((hint for file, hint in _FILES.items() if f"{file} failed" in text), "")
-        message = f"kafka.properties: {text}{hint}"
-        raise SettingsError(message) from exception
+    client_errors.tokens = properties.get("oauth_cb")
+    with without_recovery() if isinstance(client_errors, Complaint) else nullcontext():
+        if client_errors.tokens is not None:
+            client_errors.tokens.ask()
+        try:
+            return kind({**properties, "error_cb": client_errors}, logger=client_errors.logger)
+        except KafkaException as exception:
+            error = exception.args[0]
+            # confluent-kafka's own, with a request to nobody: its thread has set no token.
+            if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED and client_errors.tokens is not None:
+                raise TransactionTrouble(str(client_errors.tokens.trouble or error.str())) from exception
+            hint = next((hint for file, hint in _FILES.items() if f"{file} failed" in error.str()), "")
+            message = f"kafka.properties: {error.str()}{hint}"
+            raise SettingsError(message) from exception
 
 
 class ClientErrors:
@@ -185,6 +200,10 @@ class ClientErrors:
         self.logger.addFilter(self._is_logged)
         self.refused = False
         """Whether the last error was about credentials or certificates, so that waiting does not help."""
+        self.tokens: Tokens | None = None
+        """The source of the client's tokens; None without `kafka.token`, and with `oidc`."""
+        self._oidc_silent = False
+        """Whether librdkafka's own last request for a token that failed got no answer."""
         self.answered = False
         """Whether a broker has ever answered: then address and protocol are right."""
         self._text = ""
@@ -193,9 +212,10 @@ class ClientErrors:
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
-            self._text = f"{error.name()}: {error.str()}"
-            self.refused = error.code() in _CREDENTIALS or bool(_REFUSED_TLS.search(self._text))
-            if self._repeats.is_new(_without_what_varies(self._text)):
+            self._text = self._text_of(error)
+            refused = error.code() in _CREDENTIALS or bool(_REFUSED_TLS.search(self._text))
+            self.refused = refused and not self.token_missing
+            if self._repeats.is_new(_without_what_varies(error.str())):
                 self.say(self._text)
 
     def say(self, text: str) -> None:
@@ -205,7 +225,7 @@ class ClientErrors:
     def explain(self, error: KafkaError) -> str:
         """The error, and the last one from the callback if this one says too little."""
         vague = error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  the client's names
-        text = f"{error.name()}: {error.str()}"
+        text = self._text_of(error)
         if not vague:
             return text
         said = [f"the client said before: {self._text}"] if self._text else []
@@ -214,8 +234,24 @@ class ClientErrors:
             hints.append(_NO_REASON)
         return f"{text} ({'; '.join(said + hints)})" if said or hints else text
 
+    @property
+    def token_missing(self) -> bool:
+        """Whether there is no token because its provider does not answer, so that waiting may help."""
+        return self._oidc_silent if self.tokens is None else isinstance(self.tokens.trouble, TransactionTrouble)
+
+    def _text_of(self, error: KafkaError) -> str:
+        """The error's name and text. About a token, `tokens` knows more than the client says."""
+        text = f"{error.name()}: {error.str()}"
+        if error.code() not in _CREDENTIALS or self.tokens is None:
+            return text
+        if self.tokens.trouble:
+            return f"{error.name()}: {self.tokens.trouble}"
+        return text if _TOKENLESS in text else f"{text}; {self.tokens.after_refusal()}"
+
     def _is_logged(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
+        if match := _OIDC_FAILED.search(text):
+            self._oidc_silent = bool(_PASSING.fullmatch(match[1]))
         if _FENCED_LINE in text:  # librdkafka logs it as critical
             record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
             record.msg, record.args = (

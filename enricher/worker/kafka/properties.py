@@ -59,9 +59,11 @@ class KafkaConfig:
     other_inputs: tuple[str, ...] = ()
     """The topics after `input_topic`, in the order of their priority."""
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
+    login: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The properties that `kafka.token` adds (`tokens.login_properties`)."""
 
     def __post_init__(self) -> None:
-        check_properties(self.properties)
+        check_properties(self.properties, with_token=bool(self.login))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -168,6 +170,7 @@ class KafkaConfig:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "log.connection.close": False,
+            **self.login,
         }
 
     def _user(self, kind: str) -> dict[str, Any]:
@@ -256,7 +259,7 @@ _REFUSED: Mapping[str, str] = {
         _NOT_TEXT,
     ),
     "batch.size": "it is computed from the limits of the output topics; the broker refuses a larger batch as a whole",
-    "oauth_cb": f"{_NOT_TEXT}; the client itself gets tokens with sasl.oauthbearer.method=oidc",
+    "oauth_cb": f"{_NOT_TEXT}; kafka.token names who gives tokens",
     "check.crcs": "without it a damaged record would pass as data",
     "connections.max.idle.ms": _NO_HANG,
     "metadata.max.age.ms": _NO_HANG,
@@ -309,8 +312,11 @@ _IN_A_COMMAND: Mapping[str, re.Pattern[str]] = {
 _WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
 
 
-def check_properties(properties: Mapping[str, Any]) -> None:
-    """Raise SettingsError for a property that may not be set, or not to this value. The message shows no value."""
+def check_properties(properties: Mapping[str, Any], *, with_token: bool = False) -> None:
+    """Raise SettingsError for a property that may not be set, or not to this value. The message shows no value.
+
+    `with_token`: whether clients sign in as `kafka.token` says.
+    """
     for name, value in properties.items():
         client = next((prefix for prefix in CLIENTS if name.startswith(prefix)), None)
         bare = name.removeprefix(client or "")
@@ -318,6 +324,12 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             bare = bare.removeprefix("topic.")  # the Python client's own prefix: `topic.acks` is `acks`
         if why := _REFUSED.get(bare) or (_NOT_TEXT if bare.endswith("_cb") else None):
             message = f"kafka.properties may not set '{bare}': {why}"
+            raise SettingsError(message)
+        if with_token and bare in {"sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.method"}:
+            message = f"kafka.properties: leave out '{name}' beside kafka.token, which sets it"
+            raise SettingsError(message)
+        if with_token and bare == "security.protocol" and str(value).upper() not in {"SASL_SSL", "SASL_PLAINTEXT"}:
+            message = f"kafka.properties: '{name}' beside kafka.token must be SASL_SSL, which is also its default there"
             raise SettingsError(message)
         bound = _BOUNDS.get(bare)
         if bound and (client is None or client in bound.clients):

@@ -67,6 +67,13 @@ class KafkaSettings(Group):
         description="Seconds to wait for metadata and offsets. Raise it where brokers are far away or answer late; an "
         "outage is then noticed later.",
     )
+    token: Literal["", "msk-iam", "azure", "gcp", "oidc"] = Field(
+        "",
+        description="Sign in with a token of an identity, which is renewed by itself: `msk-iam` (Amazon MSK), `azure` "
+        "(Event Hubs), `gcp` (Google's Managed Service for Apache Kafka), each with the extra `aws`, `azure` or `gcp` "
+        "and the identity of the pod or machine; `oidc`: any provider, which `sasl.oauthbearer.` properties name. "
+        "Empty: without.",
+    )
     properties: Properties = Field(
         default_factory=dict,
         repr=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enricher.worker.kafka.properties import KafkaConfig
+from enricher.worker.kafka.tokens import login_properties
 from enricher.worker.settings import Settings
 
 _MIN_POLL_INTERVAL_S = 120.0
@@ -30,4 +31,5 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
         properties=kafka.client_properties(),
+        login=login_properties(kafka.token, kafka.bootstrap_servers, kafka.request_timeout_s),
     )
