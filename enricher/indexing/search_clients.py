@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from enricher.distribution import install_command
-from enricher.errors import BrokerError, RecoveryExhausted, SearchUnavailable, SettingsError
+from enricher.errors import BrokerError, RecoveryExhausted, SearchUnavailable, SettingsError, TransactionTrouble
 from enricher.indexing.search_index import Product, Reply, SearchIndex, Server, Transport
+from enricher.worker.kafka.tokens import AwsIdentity, Question
 from enricher.worker.runtime.deadlines import Deadline, until
 from enricher.worker.runtime.repeats import Repeats
 from enricher.worker.settings import IndexSettings
@@ -72,6 +73,8 @@ def _wait_for_server(index: SearchIndex, timeout_s: float) -> Server:
 REQUEST_TIMEOUT_S = 60.0
 """The time in which a node must answer; then the request is repeated. Elasticsearch itself waits 60 s for a slow bulk
 request."""
+_IDENTITY_S = 15.0
+"""How long AWS credentials may take; then the request counts as unanswered. A metadata server answers in milliseconds."""
 _DEFAULT_PORTS = {"http": 9200, "https": 443}
 _MAX_REASON_CHARS = 200
 _NOT_JSON = "answers with something that is no JSON object: is index.url right?"
@@ -85,6 +88,8 @@ class Nodes:
     timeout_s: float
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    aws_region: str = ""
+    """The region for which requests are signed; empty: they are not."""
 
     @classmethod
     def of(cls, settings: IndexSettings) -> Nodes:
@@ -100,7 +105,7 @@ class Nodes:
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             raise SettingsError("index.api_key contains line ends or characters beyond ASCII")
         tls = _tls(settings) if any(url.startswith("https:") for url in urls) else None
-        return cls(urls, REQUEST_TIMEOUT_S, headers, tls)
+        return cls(urls, REQUEST_TIMEOUT_S, headers, tls, settings.aws_region)
 
 
 def open_transport(product: Product, nodes: Nodes) -> Transport:
@@ -108,10 +113,13 @@ def open_transport(product: Product, nodes: Nodes) -> Transport:
     # At level debug they log the bodies of requests. What matters is in the errors.
     for name in ("opensearch", "opensearchpy.trace", "elastic_transport", "elasticsearch"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if nodes.aws_region and product == "elasticsearch":
+        raise SettingsError("index.aws_region signs requests to OpenSearch, and the server is Elasticsearch")
     try:
         return (_OpenSearch if product == "opensearch" else _Elasticsearch)(nodes)
     except ImportError as error:
-        message = f"'enricher index' needs more packages ({error.name}): {install_command('index')}"
+        extra = "index,aws" if nodes.aws_region else "index"
+        message = f"'enricher index' needs more packages ({error.name}): {install_command(extra)}"
         raise SettingsError(message) from error
 
 
@@ -120,9 +128,11 @@ class _OpenSearch:
         import opensearchpy  # noqa: PLC0415  of the extra
 
         self._errors = opensearchpy.exceptions
-        tls: dict[str, Any] = {"ssl_context": nodes.tls} if nodes.tls else {}
+        more: dict[str, Any] = {"ssl_context": nodes.tls} if nodes.tls else {}
+        if nodes.aws_region:
+            more["http_auth"] = opensearchpy.Urllib3AWSV4SignerAuth(_AwsCredentials(), nodes.aws_region)
         self._client = opensearchpy.OpenSearch(
-            list(nodes.urls), headers=dict(nodes.headers), timeout=nodes.timeout_s, max_retries=0, **tls
+            list(nodes.urls), headers=dict(nodes.headers), timeout=nodes.timeout_s, max_retries=0, **more
         )
 
     def request(
@@ -135,6 +145,10 @@ class _OpenSearch:
                 method, path, params=dict(params), body=body, headers=headers
             )
         except self._errors.ConnectionError as error:
+            if isinstance(error.info, BrokerError):  # of the signature
+                raise error.info from error
+            if isinstance(error.info, TransactionTrouble):
+                raise SearchUnavailable(str(error.info)) from error
             raise SearchUnavailable(_no_answer(error.info or error)) from error
         except self._errors.TransportError as error:
             return Reply(int(error.status_code), error.info)
@@ -145,6 +159,17 @@ class _OpenSearch:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+class _AwsCredentials:
+    """The credentials that the signer of opensearch-py asks for before each request."""
+
+    def __init__(self) -> None:
+        self._question = Question("index.aws_region", AwsIdentity().credentials, _IDENTITY_S)
+
+    def get_frozen_credentials(self) -> Any:  # noqa: ANN401  botocore's
+        """Raises TransactionTrouble and BrokerError, in which opensearch-py sees a failed connection."""
+        return self._question.answer()
 
 
 class _Elasticsearch:

@@ -183,7 +183,10 @@ def raise_failure(reply: Reply, doing: str) -> NoReturn:
     status, kind = reply.status, _error_type(reply)
     text = f"{doing}: HTTP {status}" + (f", {kind}" if kind else "")
     if status in {401, 403}:
-        message = f"{text}. Needed: valid credentials (index.username, index.api_key) and the right to do this"
+        message = (
+            f"{text}. Needed: valid credentials (index.username or index.api_key; with index.aws_region an identity that "
+            "the domain's access policy allows, and a clock that is right) and the right to do this"
+        )
         raise BrokerError(message)
     if status == 404:
         message = f"{text}. Is index.name right, and is the index there ('enricher index template --install')?"

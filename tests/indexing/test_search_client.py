@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 from support.closing import CLOSING
+from support.clouds import Cloud, serving_cloud
 from support.search_server import Behaviour, SearchServer, cut_before, garble, hang, refuse, serving
 
 from enricher.errors import BrokerError, RecoveryExhausted, SearchUnavailable, SettingsError
@@ -205,3 +206,56 @@ def _status(ask: Callable[[], int]) -> int | None:
         return ask()
     except SearchUnavailable:
         return None
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """The metadata server of a node in Amazon's cloud."""
+    with serving_cloud(tmp_path) as served:
+        for name, value in served.environment("ec2").items():
+            monkeypatch.setenv(name, value)
+        yield served
+
+
+def test_requests_are_signed_for_amazon(cloud: Cloud) -> None:
+    """The server computes each signature again, and refuses a request without one, and one for another region."""
+    with serving(SearchServer(signed_for="eu-west-1/es")) as search:
+        with closing(opened(search, aws_region="eu-west-1")) as index:
+            index.create({"mappings": {}})
+            assert 200 == index.bulk(INDEX_LINES).status
+            index.refresh()
+            assert [("a", 7)] == list(index.versions())
+        for settings in ({}, {"aws_region": "eu-north-1"}):
+            with pytest.raises(BrokerError, match=r"403.*index\.aws_region.*a clock that is right"):
+                opened(search, **settings)
+    assert len([path for path in cloud.asked if path.endswith("/enricher")]) == 2, "credentials are kept"
+
+
+def test_an_identity_that_hangs_is_an_outage(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the index, for which it is waited with the same bound."""
+    cloud.hangs = True
+    monkeypatch.setattr(search_clients, "_IDENTITY_S", 0.2)
+    with serving() as search, pytest.raises(RecoveryExhausted, match=r"index.aws_region: no answer within 0.2 s"):
+        opened(search, aws_region="eu-west-1")
+    assert search.requests == []
+
+
+def test_a_refused_identity_ends_the_indexer(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting does not help."""
+    cloud.refuses = True
+    for name, value in cloud.environment("irsa").items():
+        monkeypatch.setenv(name, value)
+    with (
+        serving() as search,
+        pytest.raises(BrokerError, match=r"index\.aws_region: the identity is refused: .*AccessDenied"),
+    ):
+        opened(search, aws_region="eu-west-1")
+
+
+def test_elasticsearch_is_not_signed_for() -> None:
+    """Its client signs nothing, and the requests would only be refused."""
+    with (
+        serving(SearchServer(product="elasticsearch")) as search,
+        pytest.raises(SettingsError, match="the server is Elasticsearch"),
+    ):
+        opened(search, product="elasticsearch", aws_region="eu-west-1")

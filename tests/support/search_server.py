@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from support.aws import header_signature_is_right
 from support.http_serving import http_server
 from support.patience import PATIENCE_S
 
@@ -84,6 +85,8 @@ class SearchServer:
     """Searches are answered without those."""
     authorization: str | None = None
     """What requests must have in this header."""
+    signed_for: str = ""
+    """The region and service, such as `eu-west-1/es`, for which Amazon's gateway wants requests to be signed."""
     bulks: list[int] = field(default_factory=list)
     """How many actions each bulk request had that was executed."""
     sizes: list[int] = field(default_factory=list)
@@ -234,6 +237,10 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, search: SearchServer, body: bytes) -> Answer | None:
         if search.authorization not in {None, self.headers.get("Authorization")}:
             return error(401, "security_exception")
+        if search.signed_for and not header_signature_is_right(
+            self.command, self.path, search.headers[-1], body, search.signed_for
+        ):
+            return 403, {"message": "The request signature we calculated does not match"}
         if not re.match(r"/[^/]+/_bulk\b", self.path):
             return search.answer(self.command, self.path, body)
         search.sizes.append(len(body))

@@ -185,6 +185,12 @@ class IndexSettings(Group):
     )
     api_key: SecretStr = Field(SecretStr(""), description="API key in its encoded form, instead of user and password.")
     api_key_file: Path | None = Field(None, description="File with the API key. Instead of `api_key`.")
+    aws_region: str = Field(
+        "",
+        pattern=r"^[a-z0-9-]*$",
+        description="Region of an Amazon OpenSearch domain, e.g. `eu-central-1`: requests are signed with the AWS identity "
+        "of the pod or machine (SigV4), instead of a password or an API key. Needs the extra `aws`.",
+    )
     ca_file: Path | None = Field(
         None, description="Certificates, in PEM, of the authorities that signed the nodes'. Default: the public ones."
     )
@@ -225,6 +231,8 @@ class IndexSettings(Group):
                 message = f"give either {name} or {name}_file"
                 raise ValueError(message)
         with_password, with_key = (bool(value.get_secret_value() or file) for _, value, file in secrets)
+        if self.aws_region and (with_key or with_password or self.username):
+            raise ValueError("give either aws_region, or a password or an API key")
         if with_key and (with_password or self.username):
             raise ValueError("give either an API key or a user with a password")
         if with_password != bool(self.username):
