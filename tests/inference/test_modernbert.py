@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from inference.conftest import MakeWindow
+from inference.deep_answers import LIMITS, VARIANTS, answers, edit
 from safetensors.numpy import load_file, save_file
+from support.deep_references import texts_of
 from support.layout import rows_of
-from support.modernbert_references import FOLDER, HEADS, LENGTHS_TOKENS, DeepHead, deep_texts, write_deep
+from support.modernbert_references import FOLDER, HEADS, LENGTHS_TOKENS, DeepHead, write_deep
 
 from enricher.errors import ModelError
-from enricher.worker.heads import reads_of
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
 from enricher.worker.inference.device.sessions import open_session
@@ -24,30 +24,8 @@ from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.inference.run.selection import problem_of, variants_for
-from enricher.worker.records import Float32Array
 
-VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
-LIMITS = {"fp32": 1e-4, "bf16": 0.3}
-"""Largest difference of a logit or of a vector's number allowed. Logits reach 5; bf16 has 8 bits, and weights are random."""
-BATCHES = (1, 7, 16)
-"""Sizes of batches, the last of which repeats: short texts beside short ones, and then beside long ones."""
-
-
-def answers(
-    folder: Path, variant: Variant, window: MakeWindow, cache_dir: Path, output: str, *, texts: int | None = None
-) -> list[Float32Array]:
-    """The output for each text, or for its first `texts`."""
-    checkpoint = open_model(folder)
-    path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
-    session = open_session(path, variant.runtime, threads_per_run=1)
-    found: list[Float32Array] = []
-    left, sizes = [window(ids.tolist()) for ids in deep_texts()[:texts]], list(BATCHES)
-    while left:
-        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        windows, left = left[:size], left[size:]
-        (values,) = session.run([output], variant.feeds(windows, 0, reads_of([checkpoint.head])))
-        found += rows_of(variant, values, windows) if output == "logits" else [*values]
-    return found
+TEXTS = texts_of(LENGTHS_TOKENS)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
@@ -56,7 +34,7 @@ def test_labels_are_those_of_transformers_up_to_2048_tokens(
 ) -> None:
     """Global and local layers, with heads of size 64; in batches of mixed lengths."""
     expected = np.split(np.load(FOLDER / "deep.npz")["labels"], np.cumsum(LENGTHS_TOKENS)[:-1])
-    found = answers(write_deep("labels", tmp_path / "model"), variant, window, cache_dir, "logits")
+    found = answers(write_deep("labels", tmp_path / "model"), variant, window, cache_dir, "logits", TEXTS)
     differences = [np.abs(ours[: len(each)] - each).max() for ours, each in zip(found, expected, strict=True)]
     print(f"\n{variant.name}: {max(differences):.1e}")
     assert max(differences) < LIMITS[variant.precision]
@@ -69,7 +47,7 @@ def test_each_head_for_sequences_says_what_transformers_says(
 ) -> None:
     """Classes over the first token and over the mean of all tokens, a number, and vectors."""
     expected = np.load(FOLDER / "deep.npz")[head]
-    found = answers(write_deep(head, tmp_path / "model"), variant, window, cache_dir, "head.0.rows")
+    found = answers(write_deep(head, tmp_path / "model"), variant, window, cache_dir, "head.0.rows", TEXTS)
     rows = [number for number, length in enumerate(LENGTHS_TOKENS) if length > 2 or head != "mean vector"]
     difference = np.abs(np.stack(found) - expected)[rows].max()
     print(f"\n{variant.name} {head}: {difference:.1e}")
@@ -96,7 +74,7 @@ def test_the_comparison_catches_a_wrong_graph(
     folder, texts = write_deep("labels", tmp_path / "model"), 40
     edit(folder, change)
     expected = np.load(FOLDER / "deep.npz")["labels"][: sum(LENGTHS_TOKENS[:texts])]
-    found = np.concatenate(answers(folder, variant, window, cache_dir, "logits", texts=texts))
+    found = np.concatenate(answers(folder, variant, window, cache_dir, "logits", TEXTS[:texts]))
     assert np.abs(found - expected).max() > 10 * LIMITS["fp32"]
 
 
@@ -105,7 +83,7 @@ def test_the_newer_form_of_a_configuration_is_the_same_model(
 ) -> None:
     """Lists of layers and of rotary positions, which win over the older keys as they do in transformers."""
     folder = write_deep("labels", tmp_path / "model")
-    before = answers(folder, PaddedFloat32(), window, cache_dir, "logits", texts=40)
+    before = answers(folder, PaddedFloat32(), window, cache_dir, "logits", TEXTS[:40])
     kinds = ["full_attention", "sliding_attention", "sliding_attention"] * 2
     rotary = {
         "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
@@ -115,7 +93,7 @@ def test_the_newer_form_of_a_configuration_is_the_same_model(
         folder,
         {"layer_types": kinds, "rope_parameters": rotary, "global_attn_every_n_layers": 2, "local_rope_theta": 7},
     )
-    after = answers(folder, PaddedFloat32(), window, cache_dir, "logits", texts=40)
+    after = answers(folder, PaddedFloat32(), window, cache_dir, "logits", TEXTS[:40])
     for ours, theirs in zip(after, before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -232,9 +210,3 @@ def test_precisions_that_are_not_built_say_why() -> None:
     assert {"openvino-int8", "packed-fp16", "padded-fp16", "packed-cuda-fp32"} == refused
     assert all("modernbert" in str(reasons[name]) for name in refused)
     assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)
-
-
-def edit(folder: Path, change: dict[str, Any]) -> None:
-    """Change values of config.json."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))

@@ -15,9 +15,9 @@ from onnx import TensorProto
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.modernbert_weights import LayerKind, ModernBertConfig, ModernBertFamily
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
+from enricher.worker.inference.graph.places import distances, most_places, token_places
 from enricher.worker.inference.graph.variants import Scored, Variant
 from enricher.worker.inference.graph.weights import Weights
-from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 OUT_OF_REACH = -1e4
 """The bias that hides a key: exp(-1e4) is zero in every precision, and float16 represents it. Finite, because a query of
@@ -97,14 +97,14 @@ class ModernBertEncoder:
         size = self.config.hidden_size // self.config.heads
         exponents = np.arange(0, size, 2) / size
         frequencies = (self.config.theta(kind) ** -exponents).astype(np.float32)
-        angles = (np.arange(self._rows, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
+        angles = (np.arange(most_places(self.config), dtype=np.float32)[:, None] * frequencies).astype(np.float64)
         tables = [
             self.weights.write(f"{kind}.{name}", values.astype(np.float32))
             for name, values in (("cosines", np.cos(angles)), ("sines", np.sin(angles)))
         ]
 
         def turn(value: str) -> str:
-            inputs = [value, self._places(value).by_window, *tables]
+            inputs = [value, self._places_by_window(value), *tables]
             return self.writer.node(
                 "RotaryEmbedding",
                 inputs,
@@ -121,12 +121,8 @@ class ModernBertEncoder:
         name, node, constant = "local.bias", self.writer.node, self.writer.constant
         if self.writer.has(name):
             return name
-        places = self._places(value).places
-        rows, columns = (
-            node("Unsqueeze", [places, constant(f"local.axis_{axis}", np.array([axis], np.int64))], f"local.{axis}")
-            for axis in (1, 0)
-        )
-        distance = node("Abs", [node("Sub", [rows, columns], "local.difference")], "local.distance")
+        places = token_places(self.writer, value, most_places(self.config))
+        distance = node("Abs", [distances(self.writer, places)], "local.distance")
         reach = constant("local.reach", np.array(self.config.reach_tokens, np.int64))
         beyond = node("Greater", [distance, reach], "local.beyond")
         hidden, seen = (
@@ -136,37 +132,14 @@ class ModernBertEncoder:
         plane = node("Where", [beyond, hidden, seen], "local.plane")
         return node("Unsqueeze", [plane, constant("local.axes", np.array([0, 1], np.int64))], name)
 
-    def _places(self, value: str) -> _Places:
-        """The places of the tokens of `value`, `[windows, length, width]`; made once, since all values have one layout.
-
-        A slice of a table, as positions are: CUDA would leave a range, and all that follows from it, to the CPU.
-        """
-        made = _Places("places", "places.by_window")
-        node, constant = self.writer.node, self.writer.constant
-        if self.writer.has(made.places):
+    def _places_by_window(self, value: str) -> str:
+        """`[windows, length]`: the places of the tokens of `value`, the same in each row."""
+        node, made = self.writer.node, "places.by_window"
+        if self.writer.has(made):
             return made
-        table = self.writer.weight("places.table", np.arange(self._rows, dtype=np.int64))
-        length = node("Shape", [value], "places.length", start=1, end=2)
-        first, axis = (constant(name, np.array([0], np.int64)) for name in ("places.first", "places.axis"))
-        node("Slice", [table, first, length, axis], made.places)
+        places = token_places(self.writer, value, most_places(self.config))
         zeros = node(
             "Cast", [node("Sub", ["lengths", "lengths"], "places.int32")], "places.zeros", to=TensorProto.INT64
         )
-        column = node("Unsqueeze", [zeros, constant("places.column_axis", np.array([1], np.int64))], "places.column")
-        node("Add", [column, made.places], made.by_window)
-        return made
-
-    @property
-    def _rows(self) -> int:
-        """The places that a window may have. Those behind the last position are padding: variants may round lengths up."""
-        return self.config.max_position_embeddings + LENGTH_STEP_TOKENS - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Names of int64 values."""
-
-    places: str
-    """`[length]`: 0, 1, 2, ..."""
-    by_window: str
-    """`[windows, length]`: the same in each row."""
+        axis = self.writer.constant("places.column_axis", np.array([1], np.int64))
+        return node("Add", [node("Unsqueeze", [zeros, axis], "places.column"), places], made)

@@ -1,0 +1,62 @@
+"""A deep checkpoint's answers to texts, in batches of mixed lengths; and changes to its config.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inference.conftest import MakeWindow
+from support.layout import rows_of
+
+from enricher.worker.heads import reads_of
+from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.variants import Variant
+from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.selection import variants_for
+from enricher.worker.records import Float32Array, Int32Array
+
+VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
+LIMITS = {"fp32": 1e-4, "bf16": 0.3}
+"""Largest difference of a logit or of a vector's number allowed. Logits reach 5; bf16 has 8 bits, and weights are random."""
+BATCHES = (1, 7, 16)
+"""Sizes of batches, the last of which repeats: short texts beside short ones, and then beside long ones."""
+
+
+def answers(
+    folder: Path, variant: Variant, window: MakeWindow, cache_dir: Path, output: str, texts: Sequence[Int32Array]
+) -> list[Float32Array]:
+    """The output for each text."""
+    return heads_answers([folder], variant, window, cache_dir, [output], texts)[output]
+
+
+def heads_answers(
+    folders: Sequence[Path],
+    variant: Variant,
+    window: MakeWindow,
+    cache_dir: Path,
+    outputs: Sequence[str],
+    texts: Sequence[Int32Array],
+) -> dict[str, list[Float32Array]]:
+    """Each output for each text, of heads over one encoder."""
+    checkpoint, *others = [open_model(folder) for folder in folders]
+    path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir, others=others).onnx_path
+    session, reads = (
+        open_session(path, variant.runtime, threads_per_run=1),
+        reads_of([each.head for each in (checkpoint, *others)]),
+    )
+    found: dict[str, list[Float32Array]] = {output: [] for output in outputs}
+    left, sizes = [window(ids.tolist()) for ids in texts], list(BATCHES)
+    while left:
+        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+        windows, left = left[:size], left[size:]
+        for output, values in zip(outputs, session.run(outputs, variant.feeds(windows, 0, reads)), strict=True):
+            found[output] += rows_of(variant, values, windows) if output.endswith("logits") else [*values]
+    return found
+
+
+def edit(folder: Path, change: dict[str, Any]) -> None:
+    """Change values of config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
