@@ -157,7 +157,10 @@ def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "deberta-v2", "architectures": ["DebertaV2ForTokenClassification"]}, "DebertaV2ForTokenClass"),
+        (
+            {"model_type": "deberta", "architectures": ["DebertaForTokenClassification"]},
+            "DebertaForTokenClassification",
+        ),
         ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM: it has no token classification head"),
         ({"architectures": None}, "it has no token classification head"),
         ({"architectures": {"a": "b"}}, "it has no token classification head"),

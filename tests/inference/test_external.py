@@ -105,7 +105,7 @@ def test_a_family_that_we_do_not_build_runs_from_its_export(tmp_path: Path, wind
     """Without the export the checkpoint is refused, and the message names the way; with it, it runs."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
     config = json.loads((folder / "config.json").read_bytes())
-    other = {"model_type": "deberta-v2", "architectures": ["DebertaV2ForTokenClassification"]}
+    other = {"model_type": "deberta", "architectures": ["DebertaForTokenClassification"]}
     (folder / "config.json").write_text(json.dumps(config | other))
     with pytest.raises(ModelError, match=r"Its export as ONNX runs, .*model\.onnx.*optimum-cli export onnx"):
         open_model(folder)
@@ -157,7 +157,7 @@ def test_weights_that_we_can_build_from_are_preferred(tmp_path: Path) -> None:
     assert holds_onnx(folder)
     shutil.copy(REFERENCE / "bert" / "model.safetensors", folder)
     assert not holds_onnx(folder)
-    (folder / "config.json").write_text((folder / "config.json").read_text().replace('"bert"', '"deberta-v2"'))
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace('"bert"', '"deberta"'))
     assert holds_onnx(folder)
 
 

@@ -42,7 +42,8 @@ def add(folder: Path, names: Sequence[str]) -> Path:
 
 def base_of(family: str) -> str:
     """The prefix of the family's encoder."""
-    return {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model"}.get(family, family)
+    others = {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model", "deberta-v2": "deberta"}
+    return others.get(family, family)
 
 
 def refusal(folder: Path) -> str:

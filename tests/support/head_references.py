@@ -39,7 +39,7 @@ OUTPUTS = REFERENCE / "heads"
 """`FAMILY.npz`: what transformers says, one window at a time, in float32. `ragged.HEAD [8, values]`: a row for each window
 of `reference.npz`. `windows.HEAD [44, values]` and `articles.HEAD [3, values]`: articles of 1, 3 and 40 windows, where an
 article's row is the mean over its tokens, each as the window that owns it says."""
-FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "modernbert")
+FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "modernbert", "deberta-v2")
 HeadName = Literal["single", "multi", "mean", "cls"]
 HEADS: tuple[HeadName, ...] = ("single", "multi", "mean", "cls")
 """Single-label and multi-label classification; vectors by the mean (normalised) and by the first token (as it is)."""
@@ -59,11 +59,13 @@ _NAMES = {
     "electra": "Electra",
     "distilbert": "DistilBert",
     "modernbert": "ModernBert",
+    "deberta-v2": "DebertaV2",
 }
 _LAYERS = {
     "bert": ("bert.pooler.dense", "classifier"),
     "distilbert": ("pre_classifier", "classifier"),
     "modernbert": ("head.dense", "classifier"),
+    "deberta-v2": ("pooler.dense", "classifier"),
 }
 """The two layers of a head for classes; other families all call them alike. ModernBERT's has a norm, and one bias."""
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from enricher.errors import ModelError
 from enricher.worker.heads import KINDS, Head, HeadFiles, Layers
 from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
+from enricher.worker.inference.checkpoint.deberta_weights import DEBERTA
 from enricher.worker.inference.checkpoint.families import EncoderConfig, Family
 from enricher.worker.inference.checkpoint.modernbert_weights import ModernBertFamily
 
@@ -108,7 +109,7 @@ def _kind(folder: Path, model_type: str, files: HeadFiles) -> type[Head]:
     )
 
 
-FAMILIES: dict[str, Family] = {**BERT_FAMILIES, "modernbert": ModernBertFamily()}
+FAMILIES: dict[str, Family] = {**BERT_FAMILIES, "deberta-v2": DEBERTA, "modernbert": ModernBertFamily()}
 """The families whose graph we build, by `model_type` of config.json."""
 
 MERGE_ADAPTER = "Merge an adapter into the weights where PyTorch is (PEFT: merge_and_unload), and save the whole model."

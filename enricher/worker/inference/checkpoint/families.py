@@ -1,7 +1,8 @@
 """The interface of an encoder family: what config.json says of it, the names of its weights, and what is refused by name.
 
-Each family is a class in a file of its own (bert_weights.py, modernbert_weights.py); configuration.py lists them by
-`model_type`. graph/ has a file for the encoder of each, and shares heads, variants and writing. Nothing about ONNX is here.
+Each family is a class in a file of its own (bert_weights.py, deberta_weights.py, modernbert_weights.py); configuration.py
+lists them by `model_type`. graph/ has a file for the encoder of each, and shares heads, variants and writing. Nothing about
+ONNX is here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ CLASSIFIER = "classifier"
 
 MOST_LAYERS = 1000
 """Forty times what the largest of these models have: the names of all layers' weights are made before any weight is read."""
+MOST_POSITIONS = 131_072
+"""Sixteen times what the published models take, where no weight limits positions: our own tables have a row for each."""
 
 
 class EncoderConfig(BaseModel):

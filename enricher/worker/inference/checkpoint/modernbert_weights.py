@@ -14,12 +14,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from enricher.worker.heads import Reads
-from enricher.worker.inference.checkpoint.families import CLASSIFIER, EncoderConfig, HeadNames
+from enricher.worker.inference.checkpoint.families import CLASSIFIER, MOST_POSITIONS, EncoderConfig, HeadNames
 
 LayerKind = Literal["full_attention", "sliding_attention"]
 """The names of transformers for a global and a local layer."""
-MOST_POSITIONS = 131_072
-"""Sixteen times what the published models take. The tables of rotary positions have that many rows, whatever weights say."""
 
 
 class RotaryConfig(BaseModel):

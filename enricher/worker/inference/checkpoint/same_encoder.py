@@ -21,7 +21,7 @@ from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 
 _HEAD_KEYS = {
     *("architectures", "id2label", "problem_type"),
-    *("classifier_activation", "classifier_bias", "classifier_pooling"),
+    *("classifier_activation", "classifier_bias", "classifier_pooling", "pooler_hidden_act", "pooler_hidden_size"),
 }
 """The keys of the configuration that say nothing about the encoder."""
 _IDLE_KEYS = {

@@ -2,7 +2,9 @@
 
 builder.py      weights -> graph, operator by operator, with its heads; the variant supplies what differs
 bert.py         the encoder of BERT and its families
+deberta.py      the encoder of DeBERTa-v2 and v3: that of BERT, with attention by distance
 modernbert.py   the encoder of ModernBERT
+places.py       nodes for places and distances of tokens within a window
 weights.py      nodes that use a checkpoint's weights
 variants.py     the Protocol of a variant
 packed_cuda.py  packed-fp16 and packed-cuda-fp32: CUDA, no padding

@@ -19,10 +19,12 @@ from onnx import TensorProto
 
 from enricher.worker.heads import KINDS, Reads, reads_of
 from enricher.worker.inference.checkpoint.bert_weights import BertFamily
+from enricher.worker.inference.checkpoint.deberta_weights import DebertaConfig, DebertaFamily
 from enricher.worker.inference.checkpoint.families import HeadNames
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.modernbert_weights import ModernBertConfig, ModernBertFamily
 from enricher.worker.inference.graph.bert import BertEncoder
+from enricher.worker.inference.graph.deberta import DebertaEncoder, DistanceOrder
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.modernbert import ModernBertEncoder
 from enricher.worker.inference.graph.variants import MEANS, Variant
@@ -63,6 +65,12 @@ def _hidden_states(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter,
         config = checkpoint.config
         assert isinstance(config, ModernBertConfig)
         return ModernBertEncoder(checkpoint, config, family, variant, writer, weights).hidden_states()
+    if isinstance(family, DebertaFamily):
+        config = checkpoint.config
+        assert isinstance(config, DebertaConfig)
+        return DebertaEncoder(
+            checkpoint, family, variant, writer, weights, config, DistanceOrder.of(config)
+        ).hidden_states()
     assert isinstance(family, BertFamily), f"no encoder for {checkpoint.config.model_type}"
     return BertEncoder(checkpoint, family, variant, writer, weights).hidden_states()
 
