@@ -1,0 +1,80 @@
+"""Folds names, so that an entity's text and a catalogue's name meet although they are written differently.
+
+Two steps, and no others. `fold`, after which a match counts as `name` or `alias`: NFKC, case, white space (one space for
+any run of it), apostrophes, dashes, and no format characters such as soft hyphens and marks of direction. `fold_loosely`,
+after which it counts as `folded`: also without the diacritics of Latin, Greek and Cyrillic, the points of Arabic and
+Hebrew, and with one letter for ł, ø, đ and their like.
+
+Beyond that, the end of a name may be missing on one side: the legal form of an organisation (`split_legal_form`), and the
+possessive of an entity (`without_possessive`). Plural and inflection are never folded, and neither is other punctuation:
+`U.S.` is not `US`. All of it is deterministic and knows no language.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u02b9\u2032`"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043"
+_UNSEEN = [0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
+"""Soft hyphen, zero width, marks and embeddings of direction, byte order mark."""
+_LIKE_OTHERS = str.maketrans(
+    {**dict.fromkeys(_APOSTROPHES, "'"), **dict.fromkeys(_DASHES, "-"), **dict.fromkeys(_UNSEEN)}
+)
+_MARKS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670]+")
+_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"})
+# Translating takes longer than looking for what is to be translated.
+_ODD, _ODD_LETTERS = (re.compile(f"[{''.join(map(chr, table))}]") for table in (_LIKE_OTHERS, _LETTERS))
+
+_FORMS = """
+inc incorporated=inc corp corporation=corp co company=co ltd limited=ltd llc llp lp plc pty pte gmbh ag kg kgaa ohg se sa sas
+sarl spa srl sro nv bv ab asa as a/s=as aps oy oyj kk jsc ojsc pjsc ooo oao pao
+"""
+_LEGAL_FORMS = {form: same or form for form, _, same in (each.partition("=") for each in _FORMS.split())}
+"""The legal forms, without dots, each with the form that it is the same as."""
+
+
+def fold(text: str) -> str:
+    """The first step."""
+    if text.isascii():
+        return " ".join(text.lower().replace("`", "'").split())
+    folded = unicodedata.normalize("NFKC", text.replace("\u00b4", "'"))
+    if _ODD.search(folded):
+        folded = folded.translate(_LIKE_OTHERS)
+    return " ".join(unicodedata.normalize("NFKC", folded.casefold()).split())
+
+
+def fold_loosely(folded: str) -> str:
+    """The second step, of a text after the first."""
+    if folded.isascii():
+        return folded
+    bare = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", folded)))
+    return bare.translate(_LETTERS) if _ODD_LETTERS.search(bare) else bare
+
+
+def split_legal_form(loose: str) -> tuple[str, str]:
+    """The name of an organisation without its legal form, and the form: `acme` and `gmbh co kg` of `acme gmbh & co. kg`.
+
+    The form is empty if there is none, and if nothing but forms would be left.
+    """
+    if _legal_form(loose.rpartition(" ")[2]) is None:
+        return loose, ""
+    words, forms = loose.split(" "), list[str]()
+    while len(words) > 1 and (words[-1] == "&" or _legal_form(words[-1])):
+        forms.insert(0, _legal_form(words.pop()) or "")
+    name = " ".join(words).rstrip(",")
+    if not name or _legal_form(name):
+        return loose, ""
+    return name, " ".join(filter(None, forms))
+
+
+def _legal_form(word: str) -> str | None:
+    return _LEGAL_FORMS.get(word.replace(".", "").rstrip(","))
+
+
+def without_possessive(folded: str) -> str:
+    """The text of an entity without `'s`, or without the apostrophe after an s."""
+    if folded.endswith("'s"):
+        return folded[:-2]
+    return folded[:-1] if folded.endswith("s'") else folded
