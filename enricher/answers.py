@@ -6,7 +6,7 @@ A record is the bytes that the worker writes; its fields are parsed when they ar
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -25,7 +25,8 @@ class Entity:
 
     In a body that was read as HTML (`Record.body_format`), the slice has markup, and `text` is what a reader sees of it.
 
-    `score`: its probability. `task`: the task that found it, if several find entities.
+    `score`: its probability. `task`: the task that found it, if several find entities. `ids`: the entries of the catalogue
+    that it may be, each with how it matched; `id`: the one that it is, and `why` it is this one.
     """
 
     field: Literal["title", "body"]
@@ -35,6 +36,14 @@ class Entity:
     label: str
     score: float
     task: str | None = None
+    ids: tuple[Mapping[str, str], ...] = ()
+    id: str | None = None
+    why: str | None = None
+
+    @classmethod
+    def of(cls, *, ids: Iterable[Mapping[str, str]] = (), **fields: Any) -> Entity:  # noqa: ANN401  fields of a record
+        """The entity that a record lists with these fields."""
+        return cls(ids=tuple(ids), **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class Record:
     @cached_property
     def entities(self) -> tuple[Entity, ...]:
         """The entities, title first, in the order of the text."""
-        return self._list_of("entities", Entity)
+        return self._list_of("entities", Entity.of)
 
     @cached_property
     def classifications(self) -> tuple[Classification, ...]:

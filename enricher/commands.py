@@ -62,6 +62,13 @@ GROUPS = {
         "Register the schema of records, or ask whether the registry would accept it.",
         {"register": "operate.schemas:schemas_register"},
     ),
+    "catalogue": Group(
+        "Check a catalogue of names with ids, and try it on articles.",
+        {
+            "check": "operate.catalogue_commands:catalogue_check",
+            "try": "operate.catalogue_commands:catalogue_try",
+        },
+    ),
     "model": Group(
         "Prepare, check, evaluate, compare, inspect and tune models.",
         {

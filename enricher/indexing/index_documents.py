@@ -3,6 +3,7 @@
 A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
 - `name` of each entity: its text in the spelling that articles share (`name_of`);
+- `ids`: the ids that the catalogue gives its entities, each once, if the worker has one;
 - `facets`: for each label the names of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """
@@ -105,6 +106,8 @@ class DocumentMaker:
                     record[name] = value
         for entity in record.get("entities") or ():
             entity["name"] = name_of(entity["text"])
+        if "catalogue" in record:
+            record["ids"] = [*dict.fromkeys(each["id"] for each in record.get("entities") or () if "id" in each)]
         record["facets"] = facets_of(record.get("entities") or ())
         return record
 

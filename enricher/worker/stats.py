@@ -139,6 +139,10 @@ class Counters:
     """Committed articles in languages that a model which answered them was not measured in."""
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
+    links: Counter[tuple[str, str]] = field(default_factory=Counter, repr=False)
+    """Entities that were looked up in the catalogue, by label and outcome: matched, ambiguous, unmatched."""
+    catalogue_modified_s: float | None = None  # when its newest file was written, since the epoch; None without one
+    catalogue_refused: bool = False  # a newer version of the catalogue is wrong, and not in use
     transform_s: dict[str, float] = field(default_factory=dict)
     """Seconds in a team's own functions, by the group of the setting that names them: `articles`, `output`."""
     first_read_s: float | None = None
@@ -241,6 +245,7 @@ class Counters:
         derived |= {
             "tasks": {name: task.as_dict() for name, task in self.tasks.items()},
             "labels": _by_task(self.labels),
+            "links": _by_task(self.links),
         }
         return {each.name: _copy(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
@@ -287,7 +292,7 @@ def _copy(value: Any) -> Any:  # noqa: ANN401  the value of any field
 
 
 def _by_task(labels: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """The counts by task, then by label, because keys in JSON are strings."""
+    """The counts by the first part of their keys, then by the second, because keys in JSON are strings."""
     found: dict[str, dict[str, int]] = {}
     for (task, label), count in dict(labels).items():
         found.setdefault(task, {})[label] = count

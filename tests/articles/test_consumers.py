@@ -9,6 +9,7 @@ import sys
 import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,16 @@ from support.topics import Topics
 
 from enricher.worker.articles import encode_record, record_headers, record_writer
 from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.worker.records import (
+    Article,
+    CatalogueCard,
+    Coverage,
+    EnrichedRecord,
+    Entity,
+    ModelCard,
+    Partition,
+    RawRecord,
+)
 from tools.kafka.versions import Jar, JarLock, class_path, default_folder
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -47,13 +57,19 @@ def _records() -> Iterator[EnrichedRecord]:
     entities = (
         Entity(field="title", start=0, end=4, text="Oslo", label="LOC", score=0.9988),
         Entity(field="body", start=2, end=6, text="Kari", label="PER", score=0.3333),
-        Entity(field="body", start=9, end=15, text="Tromsø", label="LOC", score=1.0),
+        Entity(field="body", start=9, end=15, text="Tromsø", label="LOC", score=1.0)
+        | {
+            "ids": [{"id": "Q26087", "match": "name"}, {"id": "Ł-1", "match": "folded"}],
+            "id": "Q26087",
+            "why": "context",
+        },
     )
     metadata = {"language": "nb", "source": "", "url": "https://example.org/\U0001f68b", "published_at": "2026-03-14"}
     further = {"section": "økonomi", "desk": {"name": None, "levels": [1, 2.5, True]}}
     document = b'{"id": "a-1", "price": 1.50, "body": ["\\ud83d\\ude8b Kari", "x"]}'
     whole = Article("a-1", "Oslo", body, metadata, orjson.dumps(further), "\n\n", document, version=2**63 - 1)
-    yield plain_record(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
+    record = plain_record(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
+    yield replace(record, catalogue=CatalogueCard("sha256:5f", 4_095))
     yield plain_record(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
 
 
@@ -76,7 +92,7 @@ def with_numbers(document: dict[str, Any]) -> dict[str, Any]:
 def parsed(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of Avro or Protobuf as a consumer uses them: nulls left out, texts with JSON parsed."""
     fields = {name: value for name, value in values.items() if value is not None}
-    fields["entities"] = [{k: v for k, v in each.items() if v is not None} for each in fields["entities"]]
+    fields["entities"] = [{k: v for k, v in each.items() if v not in (None, [])} for each in fields["entities"]]
     if not fields.get("tasks"):  # Protobuf cannot tell an empty list from none
         fields = {k: v for k, v in fields.items() if k not in {"classifications", "embeddings", "regressions", "tasks"}}
     else:

@@ -109,13 +109,15 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
         return bytes([2 * len(value.encode())]) + value.encode()
 
     def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
-        return text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score) + b"\0"
+        return (
+            text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score) + b"\0" * 4
+        )
 
     expected = (
         PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
         + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
         + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0\0\0\0\0\0\0\0"
+        + b"\x12\x02\0" + b"\0" * 9
     )  # fmt: skip
     assert expected == written(record, "avro")
 

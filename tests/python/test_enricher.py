@@ -392,7 +392,7 @@ def test_findings_of_every_kind_of_task_are_objects() -> None:
     found = record_of_tasks()
     record = Record(0, encode_record(serialise_findings(found)))
     assert [*found.entities] == [
-        {name: value for name, value in asdict(each).items() if value is not None} for each in record.entities
+        {name: value for name, value in asdict(each).items() if value not in (None, ())} for each in record.entities
     ]
     assert [*found.findings["classifications"]] == [asdict(each) for each in record.classifications]
     expected = {each.task.name: each.vector for each in found.findings["embeddings"]}

@@ -119,6 +119,7 @@ EMPTY_LISTS = {
     "dropped_fields",
     "embeddings",
     "embeddings.vector",
+    "entities.ids",
     "regressions",
     "tasks",
     "transforms",
@@ -210,8 +211,9 @@ def test_the_protobuf_schema_says_what_the_json_schema_says(tmp_path: Path) -> N
         document["properties"]["coverage"]["properties"],
         *(
             document["$defs"][name]["properties"]
-            for name in ("classification", "embedding", "regression", "task", "transform")
+            for name in ("classification", "embedding", "regression", "task", "transform", "candidate")
         ),
+        document["properties"]["catalogue"]["properties"],
     ]
     for number, (message, properties) in enumerate(zip(file.message_type, parts, strict=True)):
         for index, field in enumerate(message.field):
@@ -232,8 +234,8 @@ def test_numbers_of_fields_never_change() -> None:
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
-    record += ["regressions", "version", "dropped_fields", "body_format", "transforms"]
-    entity = ["field", "start", "end", "text", "label", "score", "task"]
+    record += ["regressions", "version", "dropped_fields", "body_format", "transforms", "catalogue"]
+    entity = ["field", "start", "end", "text", "label", "score", "task", "ids", "id", "why"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
     names["Classification"] = ["task", "label", "score"]
@@ -241,6 +243,7 @@ def test_numbers_of_fields_never_change() -> None:
     names["Regression"] = ["task", "value"]
     names["Task"] = ["name", "kind", "model", "pooling", "coverage"]
     names["Transform"] = ["name", "package", "version"]
+    names["Candidate"], names["Catalogue"] = ["id", "match"], ["digest", "generation"]
     assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 
 

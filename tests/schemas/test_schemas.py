@@ -32,6 +32,7 @@ from enricher.worker.articles import (
 from enricher.worker.articles.html_text import read_html
 from enricher.worker.records import (
     Article,
+    CatalogueCard,
     Classification,
     Coverage,
     DeadLetter,
@@ -197,6 +198,7 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
         source_map=html,
     )
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
+    found |= Entity(ids=[{"id": "Q585", "match": "name"}], id="Q585", why="only")  # type: ignore[typeddict-item]
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
     coverage, number = Coverage(1, 1, truncated=False), TaskCard("mood", "regression", CARD, "mean")
     record = EnrichedRecord(
@@ -210,6 +212,7 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
             "regressions": [{"task": "mood", "value": 0.5}],
         },
         transforms=[TransformCard("fix", "team-code", "1.2")],
+        catalogue=CatalogueCard("sha256:5f", 3),
     )
     written = orjson.loads(encode_record(record))
     assert properties.keys() == written.keys()
@@ -217,7 +220,8 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
     definitions = schema("enriched-record.v1")["$defs"]
     for name in ("classification", "embedding", "regression", "task", "transform"):
         assert definitions[name]["properties"].keys() == {key for each in written[f"{name}s"] for key in each}
-    for part in ("model", "coverage"):
+    assert definitions["candidate"]["properties"].keys() == written["entities"][0]["ids"][0].keys()
+    for part in ("model", "coverage", "catalogue"):
         assert properties[part]["properties"].keys() == written[part].keys()
 
 

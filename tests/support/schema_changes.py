@@ -174,18 +174,18 @@ def _protobuf() -> Iterator[tuple[str, bool, str]]:
         assert inside.count(old) == 1, old
         return inside.replace(old, new)
 
-    yield "a new optional text", True, with_field("optional string later = 21;")
-    yield "a new message", True, with_field("Later later = 21;", "message Later {\n  double x = 1;\n}\n")
+    yield "a new optional text", True, with_field("optional string later = 22;")
+    yield "a new message", True, with_field("Later later = 22;", "message Later {\n  double x = 1;\n}\n")
     yield (
         "a new optional field of an entity",
         True,
         head
         + marker
-        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 8;"),
+        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 11;"),
     )
-    yield "a new list", True, with_field("repeated int64 later = 21;")
+    yield "a new list", True, with_field("repeated int64 later = 22;")
     yield "other comments", True, text.replace("// ", "// Note: ")
-    yield "a new enum", True, with_field("Kind later = 21;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n")
+    yield "a new enum", True, with_field("Kind later = 22;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n")
     yield "another type", False, replaced("int32 start = 2;", "string start = 2;")
     yield "another way to write a number", False, replaced("int32 tokens = 1;", "sint32 tokens = 1;")
     yield "a message renamed", False, replaced("message Coverage {", "message Seen {").replace(

@@ -47,6 +47,8 @@ def some_counters() -> Counters:
         "topics": TaskCounts(windows=30, real_tokens=3_000, busy_s=3.0, outcomes=Counter(ran=30, skipped=9, failed=1)),
     }
     counters.labels = Counter({("ner", "ORG"): 300, ("ner", "PER"): 100, ("topics", "Sport"): 30})
+    counters.links = Counter({("ORG", "matched"): 7, ("ORG", "ambiguous"): 2})
+    counters.catalogue_modified_s = 1_000.0
     counters.dropped_fields.update(["url", "url"])
     counters.rebalances.update(["assigned", "revoked"])
     for value in (0.003, 0.2, 0.2, 4.0):

@@ -104,8 +104,9 @@ def _sentence(tasks: Tasks) -> Finding:
         return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
     windows = window_cutter(tasks.settings, model).cut(ticket, tokens, 0.0)
     began_s = time.monotonic()
+    keep = keep_function(tasks.settings, catalogue=tasks.catalogue)
     with redirect_stdout(sys.stderr):  # a transform may print
-        store_answers(model.engine.run(Batch(tuple(windows))), heads, keep_function(tasks.settings))
+        store_answers(model.engine.run(Batch(tuple(windows))), heads, keep)
     took_ms = 1000 * (time.monotonic() - began_s)
     if not isinstance(ticket.outcome, EnrichedRecord):
         return _report.fail(

@@ -148,8 +148,8 @@ def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
 
 
 def same_model(seen: Document, wanted: Document) -> bool:
-    """Whether two records were made by the same models, in the same tasks, with the same transforms."""
-    same_code = seen.get("transforms") == wanted.get("transforms")
+    """Whether two records were made by the same models, in the same tasks, with the same transforms and catalogue."""
+    same_code = all(seen.get(name) == wanted.get(name) for name in ("transforms", "catalogue"))
     return same_code and seen.get("model") == wanted.get("model") and _models(seen) == _models(wanted)
 
 

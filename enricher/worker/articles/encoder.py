@@ -159,7 +159,7 @@ class Encoder:
         return Outgoing("tombstone", key, None, [*headers, *ticket.trace], ticket)
 
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
-        raw, version = ticket.raw, self._versioning.version_of(ticket.raw)
+        raw, version = ticket.raw, self._versioning.version_of(ticket.raw) + outcome.generation
         value, content_type = self._writer.write(outcome), self._writer.content_type
         headers: OutgoingHeaders = [*record_headers(raw, version=version, tombstone=False, content_type=content_type)]
         if self._events is not None:

@@ -63,10 +63,7 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
     if article.dropped:
         fields["dropped_fields"] = list(article.dropped)
     fields["entities"] = written
-    fields["model"] = _model_values(principal(record.tasks).task.model)
-    fields["coverage"] = _coverage_values(record.coverage)
-    if record.transforms:
-        fields["transforms"] = [asdict(each) for each in record.transforms]
+    fields |= _origin_values(record)
     if names_tasks(record):
         for kind in kinds_in_records(kinds_of(record.tasks)):
             fields[kind.listed_in] = kind.as_json(record.findings.get(kind.listed_in, ()))
@@ -104,6 +101,19 @@ def kinds_of(tasks: Sequence[TaskReport]) -> set[str]:
     return {report.task.kind for report in tasks}
 
 
+def _origin_values(record: EnrichedRecord) -> dict[str, Any]:
+    """How the record was made."""
+    values: dict[str, Any] = {
+        "model": _model_values(principal(record.tasks).task.model),
+        "coverage": _coverage_values(record.coverage),
+    }
+    if record.transforms:
+        values["transforms"] = [asdict(each) for each in record.transforms]
+    if record.catalogue:
+        values["catalogue"] = asdict(record.catalogue)
+    return values
+
+
 def _model_values(card: ModelCard) -> dict[str, Any]:
     return {"name": card.name, "digest": card.digest, "precision": card.precision}
 
@@ -125,7 +135,11 @@ def json_of(values: Mapping[str, Any]) -> bytes:
     if "version" in record:
         record["version"] = int(record["version"])  # Protobuf's JSON has 64-bit numbers as text
     tasks = [_without_nulls(each) for each in record.get("tasks", ())]
-    record["entities"] = [_without_nulls(each) for each in record["entities"]]
+    # Without ids, Protobuf has an empty list.
+    record["entities"] = [
+        {name: value for name, value in each.items() if value is not None and (value or name != "ids")}
+        for each in record["entities"]
+    ]
     present = [*kinds_in_records({each["kind"] for each in tasks})] if tasks else []
     for kind in present:
         listed = [_without_nulls(each) for each in record.get(kind.listed_in, ())]
@@ -210,7 +224,16 @@ def serialise_findings(record: EnrichedRecord, transforms: Sequence[TransformCar
         findings = {field: kind_of_field(field).compact(each) for field, each in findings.items()}
     entities = write_entities(record.article, record.entities)
     # Not `replace`, which takes several times as long.
-    return EnrichedRecord(record.article, entities, record.coverage, record.tasks, findings, record.labels, transforms)
+    return EnrichedRecord(
+        record.article,
+        entities,
+        record.coverage,
+        record.tasks,
+        findings,
+        record.labels,
+        transforms,
+        record.catalogue,
+    )
 
 
 def without_repeats(article: Article) -> Article:

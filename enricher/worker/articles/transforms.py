@@ -217,7 +217,9 @@ def _rebuild(record: EnrichedRecord, found: dict[str, Any]) -> EnrichedRecord:
     )
     entities = WrittenEntities(orjson.dumps(found["entities"]), len(found["entities"]))
     findings = {**record.findings, **{name: found[name] for name in found.keys() - _OPTIONAL - {"entities"}}}
-    return EnrichedRecord(article, entities, record.coverage, record.tasks, findings, labels, record.transforms)
+    return EnrichedRecord(
+        article, entities, record.coverage, record.tasks, findings, labels, record.transforms, record.catalogue
+    )
 
 
 def _object(fields: Mapping[str, CoreSchema], *optional: str) -> CoreSchema:
@@ -245,8 +247,11 @@ _FORM: Mapping[str, CoreSchema] = {
                 "label": _SOME_TEXT,
                 "score": _SCORE,
                 "task": _SOME_TEXT,
+                "ids": core_schema.list_schema(_object({"id": _SOME_TEXT, "match": _SOME_TEXT}), min_length=1),
+                "id": _SOME_TEXT,
+                "why": _SOME_TEXT,
             },
-            "task",
+            *("task", "ids", "id", "why"),
         )
     ),
     "classifications": core_schema.list_schema(_object({"task": _SOME_TEXT, "label": _SOME_TEXT, "score": _SCORE})),

@@ -38,6 +38,7 @@ from enricher.worker.records.input_records import (
     hot_record,
 )
 from enricher.worker.records.outcomes import (
+    CatalogueCard,
     Classification,
     Coverage,
     DeadLetter,
@@ -65,6 +66,7 @@ __all__ = [
     "Article",
     "Batch",
     "BatchResult",
+    "CatalogueCard",
     "Classification",
     "Coverage",
     "DeadLetter",

@@ -40,6 +40,16 @@ class TransformCard:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogueCard:
+    """Identifies a version of the client's catalogue in records."""
+
+    digest: str
+    """SHA-256 of its files."""
+    generation: int
+    """The number in its files, else 0. It counts in the versions of records, as `model.generation` does."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCard:
     """Identifies a task in records."""
 
@@ -68,6 +78,9 @@ class Entity(TypedDict):
     label: str
     score: float  # a probability, to the fourth decimal
     task: NotRequired[str]  # only where several tasks of the worker find entities
+    ids: NotRequired[Sequence[Mapping[str, str]]]  # the entries of the catalogue that it may be, each with `match`
+    id: NotRequired[str]  # the entry that it is
+    why: NotRequired[str]  # why it is this entry (rules/catalogue.py)
 
 
 @hot_record()
@@ -118,6 +131,13 @@ class EnrichedRecord:
     """How often each label of entities and classes was found, by task and label. For telemetry, not for the record."""
     transforms: Sequence[TransformCard] = ()
     """The team's own functions that the worker calls, that before the model first."""
+    catalogue: CatalogueCard | None = None
+    """The catalogue that the entities' ids are from; None without one."""
+
+    @property
+    def generation(self) -> int:
+        """The number that its catalogue adds to the generation of the model in its version."""
+        return self.catalogue.generation if self.catalogue else 0
 
 
 class LetterForm(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
@@ -162,6 +163,19 @@ class ArticleSettings(Group):
         ge=10_000,
         description="Bytes of a dead letter; a larger one leaves out its value. The topic's `max.message.bytes` counts "
         "if it is smaller and the worker may read it when it starts (DESCRIBE_CONFIGS).",
+    )
+
+
+class CatalogueSettings(Group):
+    """The client's own list of names with ids, which entities are looked up in (deploy/catalogue.md)."""
+
+    path: Path | None = Field(
+        None,
+        description="JSON lines with `id`, `name`, `aliases` and more, in a file, or in the files `*.jsonl` of a folder. A "
+        "new version is taken while the worker runs. Default: no catalogue.",
+    )
+    labels: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        None, min_length=1, description="The labels whose entities are looked up. Default: all."
     )
 
 

@@ -33,6 +33,7 @@ USUAL = {
     "model": "source device precision concurrency",
     "batching": "max_batch_tokens max_wait_ms",
     "articles": "format fields metadata transform deleted body_format",
+    "catalogue": "path",
     "output": "article transform format",
     "registry": "url properties",
     "worker": "max_in_flight_articles max_articles_per_second publish_interval_ms",

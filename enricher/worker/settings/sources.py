@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
-from enricher.worker.settings.articles import ArticleSettings, OutputSettings
+from enricher.worker.settings.articles import ArticleSettings, CatalogueSettings, OutputSettings
 from enricher.worker.settings.connections import IndexSettings, KafkaSettings, RegistrySettings
 from enricher.worker.settings.worker import (
     NAME_PATTERN,
@@ -84,6 +84,7 @@ class Settings(BaseSettings):
     model: ModelSettings = Field(default_factory=ModelSettings)
     batching: BatchingSettings = Field(default_factory=BatchingSettings)
     articles: ArticleSettings = Field(default_factory=ArticleSettings)
+    catalogue: CatalogueSettings = Field(default_factory=CatalogueSettings)
     output: OutputSettings = Field(default_factory=OutputSettings)
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
@@ -134,6 +135,10 @@ class Settings(BaseSettings):
         _require(
             not self.dead_letters.max_ratio or self.dead_letters.max_ratio * WINDOW_ARTICLES >= 1,
             f"dead_letters.max_ratio of {WINDOW_ARTICLES:,} articles must be at least one article; 0 is no limit",
+        )
+        _require(
+            self.catalogue.labels is None or self.catalogue.path is not None,
+            "catalogue.labels has no effect without catalogue.path",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
         topics = {*kafka.inputs, kafka.output_topic, kafka.dead_letter_topic}

@@ -141,6 +141,12 @@ def labels(seen: Observed) -> Numbers:
     return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
 
 
+def links(seen: Observed) -> Numbers:
+    """Entities that were looked up in the catalogue, by label and outcome."""
+    found = {(outcome, label): number for (label, outcome), number in seen.counters.links.copy().items()}
+    return [(number, (label, outcome)) for (outcome, label), number in bound_labels(found).items()]
+
+
 def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """The numbers with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
 
@@ -232,6 +238,14 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _counter("enricher.transform.time", "s",
              "Time in your own functions, `articles` before the model and `output` after it: it is time of the loop.",
              lambda seen: by({"articles": 0.0, "output": 0.0, **seen.counters.transform_s}), ("enricher.transform",)),
+    _counter("enricher.catalogue.entities", "{entity}",
+             "Entities that were looked up in the catalogue, by label: `matched` have an `id`, `ambiguous` only `ids`, "
+             "`unmatched` neither. Labels beyond 64 are `other`.", links, (LABEL, OUTCOME)),
+    _gauge("enricher.catalogue.age", "s", "Time since the newest file of the catalogue in use was written.",
+           lambda seen: one(seen.catalogue_age_s)),
+    _gauge("enricher.catalogue.refused", "1",
+           "1 if there is a newer version of the catalogue that is wrong, so that it is not in use; the log says why.",
+           lambda seen: one(seen.catalogue_refused)),
     _counter("enricher.entities", "{entity}", "Entities in committed records.",
              lambda seen: one(seen.counters.entities)),
     _histogram("enricher.article.latency", "s",

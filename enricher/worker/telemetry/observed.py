@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,17 @@ class Observed:
     counters: Counters
     snapshot: Callable[[], Snapshot]
     gpus: Callable[[], Sequence[GpuUse]] = tuple
+
+    @property
+    def catalogue_age_s(self) -> float | None:
+        """The time since the newest file of the catalogue in use was written; None without a catalogue."""
+        written_s = self.counters.catalogue_modified_s
+        return None if written_s is None else max(0.0, time.time() - written_s)
+
+    @property
+    def catalogue_refused(self) -> float | None:
+        """1 if a newer version of the catalogue is not in use because it is wrong, else 0; None without a catalogue."""
+        return None if self.counters.catalogue_modified_s is None else float(self.counters.catalogue_refused)
 
 
 log = logging.getLogger(__name__)

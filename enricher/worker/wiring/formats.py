@@ -31,6 +31,7 @@ from enricher.worker.articles.html_rule import looks_like_html
 from enricher.worker.articles.mapping import is_beside
 from enricher.worker.articles.schemas import Compile, Decoders
 from enricher.worker.articles.transforms import Transform, document_transform, keep_records, load_transform
+from enricher.worker.files.live_catalogue import LiveCatalogue
 from enricher.worker.records import (
     Article,
     Keep,
@@ -45,6 +46,7 @@ from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, Waiting
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import RecordSchema, SchemaPlaces, SchemaStore
 from enricher.worker.settings import Settings
+from enricher.worker.stats import Counters
 
 if TYPE_CHECKING:
     from enricher.worker.articles.reader import ReadMarkup
@@ -134,10 +136,18 @@ def transform_cards(settings: Settings) -> tuple[TransformCard, ...]:
     return _cards(load_transforms(settings))
 
 
-def keep_function(settings: Settings, seconds: dict[str, float] | None = None) -> Keep:
-    """The function that makes records ready to wait for their transaction. Raises SettingsError."""
-    transforms = load_transforms(settings, seconds)
-    return keep_records(_cards(transforms), transforms[1], settings.articles.max_record_bytes)
+def keep_function(settings: Settings, counters: Counters | None = None, catalogue: LiveCatalogue | None = None) -> Keep:
+    """The function that makes records ready to wait for their transaction; it first adds the ids of the catalogue.
+
+    Raises SettingsError.
+    """
+    counters = counters or Counters()
+    transforms = load_transforms(settings, counters.transform_s)
+    keep = keep_records(_cards(transforms), transforms[1], settings.articles.max_record_bytes)
+    if catalogue is None:
+        return keep
+    catalogue.note(counters)
+    return lambda record: keep(catalogue.add_ids(record, counters))
 
 
 def _cards(transforms: Iterable[Transform | None]) -> tuple[TransformCard, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from enricher.errors import SettingsError
+from enricher.worker.files.live_catalogue import LiveCatalogue
 from enricher.worker.heads import KINDS, NER, Head, HeadSpec
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
@@ -25,6 +26,7 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import ModelCard, TaskCard
+from enricher.worker.records.outcomes import MAX_GENERATION
 from enricher.worker.rules.batching import BatchRules
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings, TaskSettings
@@ -82,6 +84,8 @@ class Tasks:
     """A head for each task, in the order of the settings."""
     settings: Settings
     """The worker's settings, with the windows of the models."""
+    catalogue: LiveCatalogue | None = None
+    """The catalogue that entities are looked up in."""
 
     @property
     def cards(self) -> tuple[TaskCard, ...]:
@@ -100,8 +104,8 @@ class Tasks:
 
     @property
     def by_language(self) -> bool:
-        """Whether languages of articles matter: tasks depend on them, or a model was measured in some languages only."""
-        return any(head.languages or head.measured for head in self.heads)
+        """Whether languages of articles matter: to tasks, to the catalogue, or as those that a model was measured in."""
+        return self.catalogue is not None or any(head.languages or head.measured for head in self.heads)
 
 
 def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: bool = True) -> Tasks:
@@ -113,6 +117,7 @@ def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: boo
     plan = plan_tasks(settings)
     plan.require_one_encoder()
     settings = with_windows(settings, plan)
+    catalogue = open_catalogue(settings)  # before the model, which takes longer
     model = load_model(settings, plan.checkpoints, every_shape=every_shape)
     kinds = Counter(each.head.kind for each in plan.checkpoints)
     heads = tuple(
@@ -123,7 +128,16 @@ def load_tasks(settings: Settings, *, every_shape: bool = True, own_process: boo
     )
     if own_process:
         exempt_from_collection()
-    return Tasks(model, heads, settings)
+    return Tasks(model, heads, settings, catalogue)
+
+
+def open_catalogue(settings: Settings) -> LiveCatalogue | None:
+    """The catalogue of these settings; None without one. Raises SettingsError if it is wrong."""
+    wanted = settings.catalogue
+    if wanted.path is None:
+        return None
+    most = MAX_GENERATION - settings.model.generation
+    return LiveCatalogue(wanted.path, labels=wanted.labels, max_generation=most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _worker(settings: Settings, tasks: Tasks, ends: _Ends) -> Worker:
     clock, wakeup, tracker = time.monotonic, Wakeup(), OffsetTracker()
     schemas = registry_decoders(settings, wake=wakeup.set)
     model, rules = tasks.model, batch_rules(tasks.settings, tasks.model)
-    limits, keep = _loop_limits(settings, rules), keep_function(settings, ends.counters.transform_s)
+    limits, keep = _loop_limits(settings, rules), keep_function(settings, ends.counters, tasks.catalogue)
     scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
     intake = Intake(
         read=read_function(settings, ends.reader(schemas), by_language=tasks.by_language),

@@ -35,7 +35,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 public final class ReadRecords {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final Set<String> OF_TASKS = Set.of("classifications", "dropped_fields", "embeddings", "regressions", "tasks", "transforms", "vector");
+    private static final Set<String> OF_TASKS = Set.of("classifications", "dropped_fields", "embeddings", "ids", "regressions", "tasks", "transforms", "vector");
 
     public static void main(String[] arguments) throws Exception {
         Schema schema = new Schema.Parser().parse(new File(arguments[3]));

@@ -1,0 +1,313 @@
+"""A catalogue: JSON lines of a file or a folder, in memory, with an index of their names.
+
+The lines stay the bytes that they are. Beside them are two arrays: the hashes of all names, folded in both steps and
+sorted, and the position of each name's line. A name that is looked up is found by bisection, and the few lines with its hash
+are parsed and compared. So a name takes 16 bytes beside its line, 32 if it ends
+with a legal form, and an entry 8.
+Python's hash differs from process to process, which also keeps crafted names from sharing one.
+
+Every line is checked before the catalogue is used, and the first that is wrong refuses all, with file and number. When a new
+version is taken is not decided here (`live_catalogue.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from enricher.errors import SettingsError
+from enricher.worker.records import CatalogueCard
+from enricher.worker.rules.catalogue import Candidate, Entry, Mention, may_be_organisation, name_keys
+
+SUFFIX = ".jsonl"
+"""The files of a folder that belong to its catalogue."""
+MAX_BYTES = 1_000_000_000
+MAX_NAMES = 5_000_000
+MAX_LINE_BYTES = 65_536
+MAX_NAMES_PER_ENTRY = 200
+MAX_NAME_CHARS = 200
+MAX_CONTEXT_WORDS = 20
+MAX_LABELS = 20
+MAX_CANDIDATES = 50
+"""Entries with one name, after folding. A record lists them all for each entity, and has a bound of its own."""
+_CACHED_MENTIONS = 16_384
+_READ_BYTES = 1 << 24
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_FIELDS = {"id", "name", "aliases", "label", "labels", "language", "context", "parent"}
+_HEADER = {"generation", "entries"}
+
+Version = tuple[tuple[str, int, int, int], ...]
+"""The files of a catalogue with inode, time and size: if it is the same, so are the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a catalogue and where it begins in the text of all."""
+
+    path: Path
+    start: int
+
+
+class CatalogueIndex:
+    """A catalogue that was read and found good. Lookups are for one thread."""
+
+    def __init__(self, files: CatalogueFiles, *, max_generation: int) -> None:
+        """Check and index the lines of these files. Raises SettingsError, with file and line."""
+        self._text = files.text
+        self.version = files.version
+        self.modified_s = files.modified_s
+        """When its newest file was written, in seconds since the epoch."""
+        lines = _Lines(files)
+        for start, line in lines:
+            lines.add(start, line)
+        lines.check_counts(max_generation)
+        self.card = CatalogueCard(f"sha256:{sha256(files.text).hexdigest()}", lines.generation)
+        self.entries, self.names = len(lines.starts), lines.names
+        self._entry_starts = lines.starts
+        self.labels = frozenset(lines.labels)
+        """The labels that entries name."""
+        self._hashes, self._starts = lines.sorted_names()
+        # Not lru_cache, whose reference to this object would keep its memory until a full garbage collection.
+        self._found: dict[tuple[str, str, str | None], tuple[Candidate, ...]] = {}
+
+    def find(self, text: str, label: str, language: str | None) -> tuple[Candidate, ...]:
+        """The candidates of an entity with this text and label, in an article of this language, in the file's order."""
+        asked = text, label, language
+        found = self._found.get(asked)
+        if found is None:
+            mention = Mention(text, label)
+            found = tuple(
+                entry.candidate(match)
+                for entry in self.entries_of(mention.keys)
+                if entry.is_for(label, language) and (match := entry.match(mention))
+            )
+            if len(self._found) >= _CACHED_MENTIONS:
+                self._found.clear()
+            if len(text) <= MAX_NAME_CHARS:
+                self._found[asked] = found
+        return found
+
+    def entries_of(self, keys: set[str]) -> list[Entry]:
+        """The entries with one of these names, folded in both steps, in the file's order."""
+        starts = set[int]()
+        for key in keys:
+            number = np.int64(hash(key))
+            low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
+            starts.update(self._starts[low:high].tolist())
+        return [self._entry_at(start) for start in sorted(starts)]
+
+    def _entry_at(self, start: int) -> Entry:
+        return read_entry(self._text[start : self._text.find(b"\n", start)])
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All entries, in the file's order."""
+        for start in self._entry_starts:
+            yield self._entry_at(start)
+
+    def shared_names(self) -> Iterator[list[Entry]]:
+        """The entries that share a hash of a name, for each such name."""
+        hashes = self._hashes
+        bounds = np.flatnonzero(np.diff(hashes, prepend=hashes[:1] - 1, append=hashes[-1:] + 1))
+        for first, last in pairwise(bounds.tolist()):
+            if last - first > 1:
+                yield [self._entry_at(start) for start in sorted(self._starts[first:last].tolist())]
+
+
+class CatalogueFiles:
+    """The bytes of a catalogue's files, one after the other. They are read into memory, so nobody can change them."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the files. Raises SettingsError, also if they changed meanwhile."""
+        try:
+            self.version = version_of(path)
+            self.modified_s = max((time for _, _, time, _ in self.version), default=0) / 1e9
+            self.text = bytearray()
+            self.files: list[_File] = []
+            for name, *_ in self.version:
+                self.files.append(_File(Path(name), len(self.text)))
+                with Path(name).open("rb", buffering=0) as file:
+                    while part := file.read(_READ_BYTES):
+                        self.text += part
+                        if len(self.text) > MAX_BYTES:
+                            raise SettingsError(f"{path}: a catalogue has at most {MAX_BYTES:,} bytes")
+                if not self.text.endswith(b"\n"):
+                    self.text += b"\n"
+            changed = version_of(path) != self.version
+        except OSError as error:
+            raise SettingsError(f"{error.filename or path}: {error.strerror}") from error
+        if changed:
+            raise SettingsError(f"{path}: it changed while it was read")
+        if not self.files:
+            raise SettingsError(f"{path}: the folder has no file *{SUFFIX}")
+
+    def place(self, position: int) -> str:
+        """The file and the line number of a position in the text."""
+        file = max((each for each in self.files if each.start <= position), key=lambda each: each.start)
+        line = self.text.count(b"\n", file.start, position) + 1
+        return f"{file.path}:{line}"
+
+
+def version_of(path: Path) -> Version:
+    """The version of the file, or of the files `*.jsonl` of the folder, by name. Raises OSError, SettingsError."""
+    names = sorted(each for each in path.iterdir() if each.suffix == SUFFIX) if path.is_dir() else [path]
+    for each in names:
+        if not stat.S_ISREG(each.stat().st_mode):
+            raise SettingsError(f"{each}: not a file")
+    stats = [(str(each), each.stat()) for each in names]
+    return tuple((name, seen.st_ino, seen.st_mtime_ns, seen.st_size) for name, seen in stats)
+
+
+class _Lines:
+    """The lines of a catalogue as they are checked, and their names on the way to the index."""
+
+    def __init__(self, files: CatalogueFiles) -> None:
+        self._files = files
+        self.generation = 0
+        self._promised: list[tuple[int, int]] = []  # position and value of `entries`, with the entries before it
+        self.names = 0
+        self.labels: set[str] = set()
+        self._ids, self.starts = array("q"), array("Q")
+        self._hashes, self._name_starts = array("q"), array("Q")
+
+    def __iter__(self) -> Iterator[tuple[int, bytearray]]:
+        """Each line that is not blank, with its position. A file's first line may be its header."""
+        text, first = self._files.text, {each.start for each in self._files.files}
+        start = 0
+        while start < len(text):
+            end = text.find(b"\n", start)
+            if end - start > MAX_LINE_BYTES:
+                raise self._refusal(
+                    start, f"the line has {end - start:,} bytes, at most {MAX_LINE_BYTES:,} are allowed"
+                )
+            line = text[start:end]
+            if not (start in first and self._is_header(start, line)) and line.strip():
+                yield start, line
+            start = end + 1
+
+    def _is_header(self, start: int, line: bytearray) -> bool:
+        try:
+            header = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return False
+        if not isinstance(header, dict) or "id" in header or not header.keys() & _HEADER:
+            return False
+        if not all(name in _HEADER and type(value) is int and value >= 0 for name, value in header.items()):
+            raise self._refusal(start, "a header has `generation` and `entries`, which are whole numbers")
+        self.generation = max(self.generation, header.get("generation", 0))
+        if "entries" in header:
+            self._promised.append((start, header["entries"]))
+        return True
+
+    def add(self, start: int, line: bytearray) -> None:
+        """Check a line, and keep its names."""
+        try:
+            entry = read_entry(line)
+        except WrongEntry as error:
+            raise self._refusal(start, str(error)) from None
+        legal = may_be_organisation(entry.labels)
+        keys = set[str]()
+        for name in entry.names:
+            keys |= name_keys(name, legal=legal)
+        if "" in keys:
+            raise self._refusal(start, "a name has no characters that count")
+        self.labels |= entry.labels
+        self.names += len(entry.names)
+        if self.names > MAX_NAMES:
+            raise self._refusal(start, f"more than {MAX_NAMES:,} names")
+        self._ids.append(hash(entry.id))
+        self.starts.append(start)
+        for key in keys:
+            self._hashes.append(hash(key))
+            self._name_starts.append(start)
+
+    def check_counts(self, max_generation: int) -> None:
+        """Refuse what no single line shows: cut files, equal ids, and generations that have no room."""
+        bounds = [*(each.start for each in self._files.files), len(self._files.text)]
+        starts = np.frombuffer(self.starts, np.uint64)
+        for start, promised in self._promised:
+            end = min(each for each in bounds if each > start)
+            counted = int(np.searchsorted(starts, np.uint64(end)) - np.searchsorted(starts, np.uint64(start)))
+            if counted != promised:
+                raise self._refusal(start, f"the header says {promised:,} entries, the file has {counted:,}")
+        if not self._ids:
+            raise self._refusal(0, "the catalogue has no entry")
+        if self.generation > max_generation:
+            raise self._refusal(0, f"generation {self.generation}; beside model.generation at most {max_generation}")
+        ids = np.frombuffer(self._ids, np.int64)
+        order = np.argsort(ids, kind="stable")
+        for at in np.flatnonzero(ids[order][1:] == ids[order][:-1]).tolist():
+            first, second = (self.starts[int(order[each])] for each in (at, at + 1))
+            if self._entry(first).id == self._entry(second).id:
+                raise self._refusal(second, f"the id of {self._files.place(first)} once more")
+
+    def sorted_names(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        """The hashes of all names, sorted, and the position of each name's line."""
+        hashes, starts = np.frombuffer(self._hashes, np.int64), np.frombuffer(self._name_starts, np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        hashes, starts = hashes[order], starts[order]
+        crowded = np.flatnonzero(hashes[MAX_CANDIDATES:] == hashes[:-MAX_CANDIDATES])
+        if len(crowded):
+            start = int(starts[MAX_CANDIDATES:][crowded].min())
+            raise self._refusal(start, f"one of its names is, folded, that of {MAX_CANDIDATES} entries before it")
+        return hashes, starts
+
+    def _entry(self, start: int) -> Entry:
+        return read_entry(self._files.text[start : self._files.text.find(b"\n", start)])
+
+    def _refusal(self, position: int, reason: str) -> SettingsError:
+        return SettingsError(f"catalogue {self._files.place(position)}: {reason}")
+
+
+class WrongEntry(Exception):
+    """A line of a catalogue that breaks a rule, which the message names."""
+
+
+def read_entry(line: bytes | bytearray) -> Entry:
+    """The entry of a line. Raises WrongEntry, whose message does not quote it."""
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise WrongEntry(f"not JSON in UTF-8: {error.msg}") from None
+    if not isinstance(found, dict):
+        raise WrongEntry("not a JSON object")
+    if not found.keys() <= _FIELDS:
+        raise WrongEntry(f"an unknown field; an entry has {', '.join(sorted(_FIELDS))}")
+    name, label, labels = found.get("name"), found.get("label"), found.get("labels", ())
+    if label is not None:
+        if labels:
+            raise WrongEntry("either label or labels, not both")
+        labels = [label]
+    aliases, language, parent = found.get("aliases", ()), found.get("language"), found.get("parent")
+    if not isinstance(aliases, list | tuple):
+        raise WrongEntry("aliases: not a list")
+    (entry_id,) = _texts("id", [found.get("id")], 1)
+    names = _texts("name and aliases", [name, *aliases], MAX_NAMES_PER_ENTRY)
+    context = _texts("context", found.get("context", ()), MAX_CONTEXT_WORDS)
+    _texts("language and parent", [each for each in (language, parent) if each is not None], 2)
+    return Entry(entry_id, names, frozenset(_texts("labels", labels, MAX_LABELS)), language, context, parent)
+
+
+def _texts(field: str, values: Any, most: int) -> tuple[str, ...]:  # noqa: ANN401  any JSON
+    if not isinstance(values, list | tuple):
+        raise WrongEntry(f"{field}: not a list")
+    if len(values) > most:
+        raise WrongEntry(f"{field}: {len(values)}, at most {most} are allowed")
+    for value in values:
+        if not isinstance(value, str) or not value or value.isspace():
+            raise WrongEntry(f"{field}: not a text, or an empty one")
+        if len(value) > MAX_NAME_CHARS:
+            raise WrongEntry(f"{field}: {len(value):,} characters, at most {MAX_NAME_CHARS} are allowed")
+        if not value.isprintable() and _CONTROL.search(value):
+            raise WrongEntry(f"{field}: a control character")
+    return tuple(values)

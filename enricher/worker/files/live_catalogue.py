@@ -1,0 +1,112 @@
+"""The catalogue of a running worker: adds ids to records, and takes a new version of the file.
+
+The file is looked at every `LOOK_S` seconds, while records are made. A new version is read and checked in a thread, and
+taken by the loop's thread before its next record: that thread makes transactions too, so it is between two of them, and
+each record is of one version, which it names.
+
+A new version that is wrong is not taken: the one in memory is still good, so the worker goes on with it, logs why, and shows
+it in `enricher.catalogue.refused` until a good one comes. A restart then refuses to start. The old version is never dropped
+before the new one is good, so during a change there is memory for both.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from enricher.errors import SettingsError
+from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex, version_of
+from enricher.worker.records import EnrichedRecord
+from enricher.worker.rules.catalogue import add_ids
+from enricher.worker.stats import Counters
+
+LOOK_S = 10.0
+"""How often the file is looked at. Kubernetes itself takes up to a minute until a pod sees a new version."""
+
+log = logging.getLogger(__name__)
+
+
+class LiveCatalogue:
+    """The catalogue at `path`, with its newest good version. `labels`: of the entities that get ids; None for all.
+
+    `max_generation`: what the generation of a catalogue may be. Raises SettingsError if the catalogue is wrong. Workers of
+    one process share it; each reads an index once for a record, and an index never changes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        labels: Collection[str] | None,
+        max_generation: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._labels, self._max_generation = path, labels, max_generation
+        self._clock = clock
+        self._index = CatalogueIndex(CatalogueFiles(path), max_generation=max_generation)
+        self._next: CatalogueIndex | None = None
+        self._looked_at = self._index.version
+        """The version that was read last, good or not."""
+        self._look_s = clock() + LOOK_S
+        self._thread: threading.Thread | None = None
+        self._refused = False
+        _log_taken(path, self._index)
+
+    def note(self, counters: Counters) -> None:
+        """Show the state of the catalogue in these counters."""
+        counters.catalogue_modified_s, counters.catalogue_refused = self._index.modified_s, self._refused
+
+    def add_ids(self, record: EnrichedRecord, counters: Counters) -> EnrichedRecord:
+        """The record with the ids of its entities, and the version of the catalogue. For the loop's thread."""
+        self._take_new_version()
+        self.note(counters)
+        index, article = self._index, record.article
+        labels, find = self._labels, index.find
+        wanted = [each for each in record.entities if labels is None or each["label"] in labels]
+        found = [find(each["text"], each["label"], article.language) for each in wanted]
+        for key, count in add_ids(article, wanted, found).items():
+            counters.links[key] += count
+        if article.version is not None:
+            article = replace(article, version=article.version + index.card.generation)
+        return replace(record, article=article, catalogue=index.card)
+
+    def _take_new_version(self) -> None:
+        if (index := self._next) is not None:
+            self._index, self._next, self._refused = index, None, False
+            _log_taken(self._path, index)
+        now_s = self._clock()
+        if now_s >= self._look_s and (self._thread is None or not self._thread.is_alive()):
+            self._look_s = now_s + LOOK_S
+            # A daemon: reading takes up to a minute, and nothing is lost with it.
+            self._thread = threading.Thread(target=self.look, name="catalogue", daemon=True)
+            self._thread.start()
+
+    def look(self) -> None:
+        """Read the catalogue if its files have changed, and keep it for the loop's thread if it is good."""
+        try:
+            if version_of(self._path) == self._looked_at:
+                return
+            files = CatalogueFiles(self._path)
+            self._looked_at = files.version
+            self._next = CatalogueIndex(files, max_generation=self._max_generation)
+        except (SettingsError, OSError, MemoryError) as error:
+            if isinstance(error, OSError):
+                self._looked_at = ()  # the same version may come back
+            self._refused = True
+            log.error(  # noqa: TRY400  the reason is enough
+                "the new version of the catalogue is not taken, the worker goes on with %s: %s",
+                self._index.card.digest,
+                error,
+            )
+
+
+def _log_taken(path: Path, index: CatalogueIndex) -> None:
+    card = index.card
+    log.info(
+        "catalogue %s: %d entries, %d names, generation %d, %s",
+        *(path, index.entries, index.names, card.generation, card.digest),
+    )

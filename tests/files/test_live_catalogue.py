@@ -1,0 +1,129 @@
+"""A catalogue that is replaced under a running worker: each record is of one version; a bad version is not taken."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+from support.records import plain_record
+
+from enricher.errors import SettingsError
+from enricher.worker.files.live_catalogue import LOOK_S, LiveCatalogue
+from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity
+from enricher.worker.stats import Counters
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+class Worker:
+    """A catalogue in use, and the thread of a loop."""
+
+    def __init__(self, path: Path, labels: tuple[str, ...] | None = None) -> None:
+        self.clock, self.counters = Clock(), Counters()
+        self.catalogue = LiveCatalogue(path, labels=labels, max_generation=9, clock=self.clock)
+
+    def record(self, version: int | None = None) -> EnrichedRecord:
+        """A record about Oslo, with its ids."""
+        oslo = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
+        article = Article("1", "", "Oslo", version=version)
+        return self.catalogue.add_ids(plain_record(article, (oslo,), Coverage(1, 1, truncated=False)), self.counters)
+
+    def wait(self) -> None:
+        """Let the time pass after which the file is looked at, and its new version be read."""
+        self.clock.now_s += LOOK_S
+        self.record()
+        for thread in threading.enumerate():
+            if thread.name == "catalogue":
+                thread.join()
+
+
+def write(path: Path, entry_id: str, generation: int = 0) -> None:
+    """Replace a file as Kubernetes does: by another one."""
+    new = path.with_suffix(".new")
+    new.write_bytes(b'{"generation": %d}\n' % generation + orjson.dumps({"id": entry_id, "name": "Oslo"}))
+    new.replace(path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A catalogue in which Oslo is `old`."""
+    write(tmp_path / "names.jsonl", "old")
+    return tmp_path / "names.jsonl"
+
+
+def id_in(record: EnrichedRecord) -> str:
+    """The id of its only entity."""
+    return record.entities[0]["id"]
+
+
+def test_a_new_version_is_taken_and_named(path: Path) -> None:
+    """Its generation counts in the version of the record."""
+    worker = Worker(path)
+    before = worker.record(version=4096)
+    write(path, "new", generation=3)
+    assert "old" == id_in(worker.record()), "nobody looks at the file for each record"
+    worker.wait()
+    after = worker.record(version=4096)
+    assert ("old", 4096, "new", 4099) == (id_in(before), before.article.version, id_in(after), after.article.version)
+    assert before.catalogue is not None
+    assert after.catalogue is not None
+    assert before.catalogue.digest != after.catalogue.digest
+    assert 3 == after.generation
+
+
+@pytest.mark.parametrize("bad", [b"", b"{", b'{"id": "x", "name": "Oslo"}\n{"id":', b'{"generation": 10}\n'])
+def test_a_bad_version_is_not_taken_and_everybody_hears_of_it(
+    path: Path, bad: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The old one is still good. Once the file is repaired, it is taken."""
+    worker = Worker(path)
+    path.write_bytes(bad)
+    worker.wait()
+    assert "old" == id_in(worker.record())
+    assert worker.counters.catalogue_refused
+    assert "is not taken, the worker goes on with sha256:" in caplog.text
+    write(path, "new")
+    worker.wait()
+    assert "new" == id_in(worker.record())
+    assert not worker.counters.catalogue_refused
+
+
+def test_a_file_that_goes_and_comes_back_is_taken_again(path: Path) -> None:
+    """While it is away, the worker goes on with what it has."""
+    worker = Worker(path)
+    path.rename(path.with_suffix(".away"))
+    worker.wait()
+    assert "old" == id_in(worker.record())
+    assert worker.counters.catalogue_refused
+    path.with_suffix(".away").rename(path)
+    worker.wait()
+    assert "old" == id_in(worker.record())
+    assert not worker.counters.catalogue_refused
+
+
+def test_a_bad_catalogue_refuses_to_start(path: Path) -> None:
+    """A worker without ids would look like one whose articles name nobody."""
+    path.write_bytes(b"{")
+    with pytest.raises(SettingsError, match=r"names.jsonl:1: not JSON"):
+        Worker(path)
+
+
+def test_entities_of_other_labels_are_not_looked_up(path: Path) -> None:
+    """A label that is turned off is not counted either."""
+    worker = Worker(path, labels=("ORG",))
+    assert "ids" not in worker.record().entities[0]
+    assert not worker.counters.links
+    counted = Worker(path)
+    counted.record()
+    assert {("LOC", "matched"): 1} == counted.counters.links
+    assert {"matched": 1} == counted.counters.as_dict()["links"]["LOC"]
