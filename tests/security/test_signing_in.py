@@ -106,3 +106,36 @@ def test_a_refused_token_points_at_rights_and_clock(secured: Secured, cloud: Clo
     cloud.token = made  # type: ignore[assignment]
     outcome = place_in(cloud, secured).work()
     check(outcome, 4, "the brokers refuse the token of kafka.token=azure", "is the clock of this machine right")
+
+
+def oidc_place(cloud: Cloud, secured: Secured, **environment: str) -> Place:
+    """A worker that asks a provider of tokens itself, with an id and a secret."""
+    place = place_at(secured, TOKENS).with_properties(
+        {
+            "sasl.oauthbearer.token.endpoint.url": f"{cloud.url}/token",
+            "sasl.oauthbearer.client.id": "enricher",
+            "sasl.oauthbearer.client.secret": HEADER,
+        }
+    )
+    return replace(place, environment={**place.environment, "ENRICHER_KAFKA__TOKEN": "oidc", **environment})
+
+
+def test_any_provider_gives_tokens_to_the_client_library(secured: Secured, cloud: Cloud) -> None:
+    """Without code of ours; the secret is in no log."""
+    place = oidc_place(cloud, secured)
+    places = place.publish(0, 20)
+    check(place.run("--verbose", "run", "--until-caught-up"), 0)
+    place.check_exactly_once(places)
+
+
+def test_a_refusing_provider_ends_as_a_missing_right(secured: Secured, cloud: Cloud) -> None:
+    """It has answered: waiting changes nothing."""
+    cloud.refuses = True
+    check(oidc_place(cloud, secured).work(), 4, "invalid_client")
+
+
+def test_a_provider_that_is_away_ends_as_brokers_that_are_away(secured: Secured, cloud: Cloud) -> None:
+    """It may come back, so the start waits within its bound."""
+    place = oidc_place(cloud, secured, ENRICHER_WORKER__RECOVERY_TIMEOUT_S="1")
+    place = place.with_properties({"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token"})
+    check(place.work(), 6, "OAUTHBEARER token")

@@ -1,4 +1,4 @@
-"""A stand-in for what gives a pod its identity in three clouds: metadata servers, and Amazon's STS.
+"""A stand-in for what gives a pod its identity: the metadata servers of three clouds, Amazon's STS, and an OIDC provider.
 
 It checks requests as the real ones do, as far as their documents say; anything else is answered with 404.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class Cloud:
             }[kind]
         )
 
-    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:  # noqa: C901, PLR0911  one case for each
+    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:  # noqa: C901, PLR0911, PLR0912  one case for each
         """As the servers do."""
         path, query = urlsplit(target).path, {key: value[0] for key, value in parse_qs(urlsplit(target).query).items()}
         ends_s = time.time() + self.life_s
@@ -89,6 +90,12 @@ class Cloud:
                 if self.refuses or not wanted.items() <= form.items():
                     return 403, _DENIED
                 return 200, _STS.format(key=KEY, secret=SECRET, session=SESSION, until=until)
+            case "POST", "/token" if "basic" in headers.get("authorization", "").lower():
+                right = headers["authorization"] == f"Basic {b64encode(f'enricher:{HEADER}'.encode()).decode()}"
+                if self.refuses or not right or b"grant_type=client_credentials" not in body:
+                    return 401, json.dumps({"error": "invalid_client"})
+                made = {"access_token": self.token(ends_s), "expires_in": int(self.life_s), "token_type": "Bearer"}
+                return 200, json.dumps(made)
             case "PUT", "/latest/api/token" if "x-aws-ec2-metadata-token-ttl-seconds" in headers:
                 return 200, "v2"
             case "GET", found if found == role and v2:
