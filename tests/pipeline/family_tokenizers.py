@@ -1,6 +1,6 @@
 """Small tokenizers as the families have them, trained on some of the sample articles; and texts, ordinary and odd.
 
-ModernBERT has GPT-NeoX's, and mmBERT has Gemma's.
+ModernBERT has GPT-NeoX's, mmBERT has Gemma's, and DeBERTa has SentencePiece's Unigram as transformers converts it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ARTICLES = Path(__file__).parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold" / "pud.jsonl"
@@ -25,6 +25,7 @@ SPECIALS = {
     "roberta": [*_FAIRSEQ, "<mask>"],
     "xlm-roberta": [*_FAIRSEQ, "<mask>"],
     "modernbert": ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"],
+    "deberta-v2": ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"],
     "mmbert": ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"],
     "camembert": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>", "<mask>"],
 }
@@ -132,12 +133,17 @@ def _untrained(family: str) -> tuple[Tokenizer, Any]:
         return tokenizer, trainers.BpeTrainer(
             vocab_size=PIECES, special_tokens=SPECIALS[family][:-1], initial_alphabet=alphabet, show_progress=False
         )
-    tokenizer = Tokenizer(models.Unigram())
-    # As SentencePiece's own `nmt_nfkc`, which these two have, makes one character several words.
+    tokenizer, unknown = Tokenizer(models.Unigram()), "<unk>"
+    # As SentencePiece's own `nmt_nfkc`, which these three have, makes one character several words.
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    if family == "deberta-v2":
+        unknown = "[UNK]"
+        cleaned = [normalizers.Strip(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+        tokenizer.normalizer = normalizers.Sequence(cleaned)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace()])
     return tokenizer, trainers.UnigramTrainer(
-        vocab_size=PIECES, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False
+        vocab_size=PIECES, special_tokens=[unknown], unk_token=unknown, show_progress=False
     )
 
 
@@ -155,7 +161,8 @@ def _as_gemma(tokenizer: Tokenizer) -> Tokenizer:
 def _in_front(tokenizer: Tokenizer, names: list[str]) -> Tokenizer:
     """The special tokens as pieces of the vocabulary, as the families' own converters put them there."""
     content = json.loads(tokenizer.to_str())
-    pieces = [piece for piece in content["model"]["vocab"] if piece[0] != "<unk>"]
-    content["model"] |= {"vocab": [*([name, 0.0] for name in names), *pieces], "unk_id": names.index("<unk>")}
+    unknown = content["model"]["vocab"][content["model"]["unk_id"]][0]
+    pieces = [piece for piece in content["model"]["vocab"] if piece[0] != unknown]
+    content["model"] |= {"vocab": [*([name, 0.0] for name in names), *pieces], "unk_id": names.index(unknown)}
     content["added_tokens"] = []
     return Tokenizer.from_str(json.dumps(content))
