@@ -147,6 +147,19 @@ def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Pa
         ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
 
 
+def test_a_folder_with_sentencepiece_alone_is_refused_with_the_lines_that_convert_it(tmp_path: Path) -> None:
+    """DeBERTa's. transformers 5 converts it too, without its table of characters: half a sign would be unknown."""
+    folder = Path(shutil.copytree(REFERENCE / "deberta-v2", tmp_path / "model"))
+    (folder / "spm.model").write_bytes(b"model")
+    with pytest.raises(ModelError, match=r"no tokenizer\.") as caught:
+        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+    *_, install, convert = str(caught.value).splitlines()
+    assert install.startswith("  pip install 'transformers==4.57.1' sentencepiece")
+    (_, code) = convert.split("python -c ")
+    assert str(folder) in code
+    compile(code.strip('"'), "command", "exec")
+
+
 def test_a_tokenizer_that_fails_at_a_text_is_refused(tmp_path: Path) -> None:
     """As one does whose token for unknown words is not in its vocabulary."""
     tokenizer = word_piece(pieces=["[CLS]", "[SEP]", "Anna"])

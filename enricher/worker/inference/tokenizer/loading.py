@@ -34,6 +34,11 @@ _BERT_OPTIONS = {
 }
 """Options in tokenizer_config.json, and the attributes of BERT's normalizer that these options set."""
 _WRITES_OWN_FILE = f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a {OWN_FILE}."
+_SPM_FILE = "spm.model"
+"""The only file that many of DeBERTa's folders have."""
+_CONVERTS_SPM = f"""{_SPM_FILE} is not read; these two lines make a {OWN_FILE} of it (later releases lose its normalizer):
+  pip install 'transformers==4.57.1' sentencepiece protobuf tiktoken
+  python -c "from transformers import AutoTokenizer as A; A.from_pretrained('{{folder}}').save_pretrained('{{folder}}')\""""
 CASED_SHARE = 0.01
 """A vocabulary is cased if a larger share of it has capitals: a third of a cased one, else only special tokens."""
 _CONFIGURATION, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
@@ -56,7 +61,10 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
     """
     if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
         # transformers would make a tokenizer with an empty vocabulary, and every word would be [UNK].
-        raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} is required.")
+        alone = (
+            f" {_CONVERTS_SPM.format(folder=checkpoint.folder)}" if (checkpoint.folder / _SPM_FILE).is_file() else ""
+        )
+        raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} is required.{alone}")
     own = (checkpoint.folder / OWN_FILE).is_file()
     _refuse_named_files(checkpoint.folder, any_class=not own)
     # Our threads call encode_batch; the library's own threads would compete with them and with the model's.
