@@ -163,7 +163,12 @@ class Tokens:
 
     def __call__(self, _config: str) -> tuple[str, float]:
         """The token and its end, in seconds since the epoch. `_config`: `sasl.oauthbearer.config`, which is not used."""
-        token = self.ask()
+        try:
+            token = self.ask()
+        except EnricherError as trouble:
+            if self._repeats.is_new("none"):  # confluent-kafka drops the reason, and asks again after 10 s
+                log.warning("no token for the brokers: %s", trouble)
+            raise
         return token.value, token.expires_s
 
     def ask(self) -> Token:
