@@ -29,6 +29,7 @@ from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.operate.topics import Admin, ClusterView
+from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
 from tools.kafka import Cluster
@@ -100,7 +101,11 @@ def test_a_stock_librdkafka_producer_beside_enricher_publish_is_noticed(
         for number in range(20):
             producer.produce(topics.input, value, b"article-%d" % number)
         assert producer.flush(PATIENCE_S) == 0
-        return next(each for each in article_findings(load_settings()) if each.check == "one partition per key")
+        return next(
+            each
+            for each in article_findings(load_settings(), Watchdog().guard)
+            if each.check == "one partition per key"
+        )
 
     found = publish(b"{}", partitioner="murmur2_random")
     assert ("ok", "holds for the 20 keys of the newest records") == (found.verdict, found.seen)
@@ -238,7 +243,9 @@ def test_compaction_and_records_without_keys_are_warnings(topics: Topics, monkey
     assert failed(found) == []
     assert "It is compacted" in found[f"topic {topics.output}"].advice
     assert "It is compacted" not in found[f"topic {topics.dead_letters}"].advice
-    keys = {finding.check: finding.seen for finding in article_findings(load_settings())}["keys of articles"]
+    keys = {finding.check: finding.seen for finding in article_findings(load_settings(), Watchdog().guard)}[
+        "keys of articles"
+    ]
     assert "1 of the newest 2 records have no key" == keys
 
 

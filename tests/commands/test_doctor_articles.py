@@ -14,6 +14,7 @@ from enricher.operate.doctor import articles as checks
 from enricher.operate.doctor.articles import KeyPartitions, murmur2
 from enricher.operate.doctor.findings import Finding
 from enricher.worker.records import Partition, RawRecord
+from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 
 ELSEWHERE = {"uuid": "a", "headline": "Lisbon", "text": "Ana Ribeiro lives in Lisbon.", "desk": {"name": "world"}}
@@ -34,7 +35,7 @@ def found(
     monkeypatch.setattr(checks, "newest_records", lambda *_: (1, raw))
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", json.dumps(fields or {}))
     monkeypatch.setenv("ENRICHER_ARTICLES__METADATA", json.dumps(more.get("metadata", {})))
-    findings = {finding.check: finding for finding in checks.article_findings(load_settings())}
+    findings = {finding.check: finding for finding in checks.article_findings(load_settings(), Watchdog().guard)}
     assert "ok" == findings.pop("one partition per key").verdict
     findings.pop("keys of articles", None)
     return findings
@@ -103,7 +104,7 @@ def test_a_topic_that_does_not_answer_fails(monkeypatch: pytest.MonkeyPatch) -> 
         raise BrokerError("no answer")
 
     monkeypatch.setattr(checks, "newest_records", silent)
-    (finding,) = checks.article_findings(load_settings())
+    (finding,) = checks.article_findings(load_settings(), Watchdog().guard)
     assert ("FAIL", "no answer", True) == (finding.verdict, finding.seen, "advertised" in finding.advice)
 
 
@@ -114,7 +115,7 @@ def test_keys_in_two_input_topics_are_noticed(monkeypatch: pytest.MonkeyPatch) -
     def finding(*keys_now: bytes) -> Finding:
         keys = {"articles": [b"a", b"b"], "now": keys_now}
         monkeypatch.setattr(checks, "newest_records", lambda _, topic: (1, [record(topic, key) for key in keys[topic]]))
-        *_, last = checks.article_findings(load_settings())
+        *_, last = checks.article_findings(load_settings(), Watchdog().guard)
         assert "one input topic per key" == last.check
         return last
 

@@ -20,7 +20,7 @@ from enricher.worker.kafka.errors import UNREADABLE
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Article, RawRecord, Skipped
 from enricher.worker.runtime.deadlines import Deadline
-from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.runtime.watchdog import Guard
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -46,8 +46,8 @@ ONE_TOPIC = (
 _32_BITS = 0xFFFF_FFFF
 
 
-def article_findings(settings: Settings) -> Iterator[Finding]:
-    """All checks of the newest records, topic by topic. Raises SettingsError."""
+def article_findings(settings: Settings, guard: Guard) -> Iterator[Finding]:
+    """All checks of the newest records, topic by topic. `guard` bounds reading one. Raises SettingsError."""
     config, keys = kafka_config(settings), []
     for topic in config.inputs:
         try:
@@ -58,7 +58,7 @@ def article_findings(settings: Settings) -> Iterator[Finding]:
             continue
         keys.append(KeyPartitions(partitions))
         yield from _keys(records, keys[-1])
-        yield from _articles(settings, topic, records)
+        yield from _articles(settings, topic, records, guard)
     if len(keys) > 1:
         yield _one_topic_per_key(keys)
 
@@ -97,11 +97,11 @@ def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
     return _report.ok(check, f"holds for the {len(topics):,} keys of the newest records")
 
 
-def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> Iterator[Finding]:
+def _articles(settings: Settings, topic: str, records: Sequence[RawRecord], guard: Guard) -> Iterator[Finding]:
     refused: Counter[str] = Counter()
     skipped: list[RawRecord] = []
     with redirect_stdout(sys.stderr):  # a transform may print
-        articles = list(_read(settings, records, refused, skipped))
+        articles = list(_read(settings, records, refused, skipped, guard))
     total = len(articles) + len(skipped) + refused.total()
     seen = f"{len(articles)} of the newest {total} records of '{topic}' can be read"
     if skipped:
@@ -117,20 +117,20 @@ def _articles(settings: Settings, topic: str, records: Sequence[RawRecord]) -> I
 
 
 def _read(
-    settings: Settings, records: Sequence[RawRecord], refused: Counter[str], skipped: list[RawRecord]
+    settings: Settings, records: Sequence[RawRecord], refused: Counter[str], skipped: list[RawRecord], guard: Guard
 ) -> Iterator[Article]:
     """The articles, without tombstones and delete events.
 
     Counts in `refused` what becomes a dead letter, and lists in `skipped` what has no output.
     """
     limit_s = settings.worker.stall_timeout_s
-    with Watchdog() as watchdog, waiting_decoders(settings) as decoders:
+    with waiting_decoders(settings) as decoders:
         reader = article_reader(settings, decoders)
         for record in records:
             if record.value is None:
                 continue
             try:
-                with watchdog.guard("reading an article", limit_s):
+                with guard("reading an article", limit_s):
                     read = reader.read(record)
                 match read:
                     case Article() as article:

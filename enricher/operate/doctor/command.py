@@ -18,6 +18,7 @@ from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.commands.console import Ticker, data_console, remark_console
+from enricher.worker.runtime.watchdog import Guard, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, settings_files
 from enricher.worker.wiring.formats import check_formats, transform_cards
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -32,6 +33,7 @@ _TRANSACTIONS = (
 
 
 def doctor(
+    context: typer.Context,
     *,
     only: Annotated[
         str,
@@ -64,8 +66,8 @@ def doctor(
                 found.append(finding)
                 remarks.print(as_line(finding))
     else:
-        with Ticker(remarks) as ticker:
-            for finding in _findings(partial(_start, parts=parts)):
+        with Ticker(remarks) as ticker, Watchdog(timer=context.find_object(ProcessTimer)) as watchdog:
+            for finding in _findings(partial(_start, parts=parts, guard=watchdog.guard)):
                 found.append(finding)
                 if finding.verdict == "FAIL":
                     remarks.print(f"{as_line(finding)}: {escape(finding.seen)}")
@@ -111,7 +113,7 @@ def _parts_of(only: str) -> Collection[str]:
     return names or _PARTS
 
 
-def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
+def _start(settings: Settings, parts: Collection[str], guard: Guard) -> Iterator[Finding]:
     """Every other check of these parts, in the order of a worker's start."""
     readable = "broker" in parts
     if "broker" in parts:
@@ -121,6 +123,7 @@ def _start(settings: Settings, parts: Collection[str]) -> Iterator[Finding]:
     if "registry" in parts:
         yield from registry_findings(settings)
     if readable:
-        yield from article_findings(settings)
+        yield from article_findings(settings, guard)
     if "model" in parts:
-        yield from model_findings(settings)
+        with guard("starting", settings.worker.start_timeout_s):
+            yield from model_findings(settings)

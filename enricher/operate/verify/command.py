@@ -27,7 +27,7 @@ from enricher.worker.commands.console import Ticker, data_console, remark_consol
 from enricher.worker.kafka.metadata import raw_record
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Skipped
-from enricher.worker.runtime.watchdog import Watchdog
+from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.formats import article_reader, waiting_decoders
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -42,6 +42,7 @@ _STATES = {"ok": "[green]ok[/]", "failed": "[bold red]FAILED[/]", "unknown": "[y
 
 
 def verify(
+    context: typer.Context,
     *,
     input_topic: Annotated[
         str | None, typer.Option("--input", help="Input topic. Default: all of the settings.")
@@ -91,7 +92,8 @@ def verify(
         if settings.articles.transform:
             stack.enter_context(redirect_stdout(sys.stderr))  # it may print
             decoders = stack.enter_context(waiting_decoders(settings))
-            guard = partial(stack.enter_context(Watchdog()).guard, limit_s=settings.worker.stall_timeout_s)
+            watchdog = stack.enter_context(Watchdog(timer=context.find_object(ProcessTimer)))
+            guard = partial(watchdog.guard, limit_s=settings.worker.stall_timeout_s)
             options = replace(options, skips=partial(is_skipped, article_reader(settings, decoders), guard))
         reports = {topic: _verify(config.of_input(topic), options) for topic in config.inputs}
     _print(reports, config, as_json=as_json)
