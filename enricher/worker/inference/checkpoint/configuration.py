@@ -34,7 +34,10 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"`hf download NAME --local-dir FOLDER` makes one."
         )
     if not path.is_file():
-        raise ModelError(f"{folder}: no config.json. The folder must be a Hugging Face checkpoint, or its ONNX export.")
+        raise ModelError(
+            f"{folder}: no config.json. The folder must be a Hugging Face checkpoint, or its ONNX export. GLiNER and Flair "
+            f"save other files: choose a model of transformers, or train one on their answers."
+        )
     return read_object(path)
 
 
