@@ -28,7 +28,7 @@ import orjson
 
 from enricher.errors import SettingsError
 from enricher.worker.records import CatalogueCard
-from enricher.worker.rules.catalogue import Candidate, Entry, Mention, may_be_organisation, name_keys
+from enricher.worker.rules.catalogue import Candidate, Entry, Mention, candidates_of, may_be_organisation, name_keys
 
 SUFFIX = ".jsonl"
 """The files of a folder that belong to its catalogue."""
@@ -87,11 +87,7 @@ class CatalogueIndex:
         found = self._found.get(asked)
         if found is None:
             mention = Mention(text, label)
-            found = tuple(
-                entry.candidate(match)
-                for entry in self.entries_of(mention.keys)
-                if entry.is_for(label, language) and (match := entry.match(mention))
-            )
+            found = candidates_of(self.entries_of(mention.keys), mention, label, language)
             if len(self._found) >= _CACHED_MENTIONS:
                 self._found.clear()
             if len(text) <= MAX_NAME_CHARS:

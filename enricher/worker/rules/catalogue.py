@@ -1,21 +1,23 @@
 """Catalogue entries and entities: which entries an entity may be, and which of them it is. Pure; nothing here guesses.
 
-`Entry.match` decides about one entry and one text, by the folding of `folding.py`. `single_out` looks at all entities of an
-article and says `id` only where one entry is left:
+`Entry.match` decides about one entry and one text, by the folding of `folding.py`. `candidates_of` keeps the entries that
+are for the entity's label and the article's language. `single_out` looks at all entities of an article and says `id` only
+where one entry is left:
 
-- `only`: the entity has one candidate;
-- `context`: of several candidates one alone has a context word in the article;
-- `related`: of several candidates one alone is an entry that another entity of the article is, its parent or its child;
+- `only`: no other entry has the name, not even one for another label, because models mistake labels; and the entry has no
+  context words, which ask for one of them in the article, because namesakes that are in no catalogue exist;
+- `context`: one candidate alone has a context word in the article;
+- `related`: one candidate alone is an entry that another entity of the article is, its parent or its child;
 - `surname`: the entity is one word, and the only person of that surname who was named in full before has an id.
 
-The last rule comes first: a bare `Smith` after `Will Smith` is this person, known or not, never another Smith.
-Finding entries by their names is the index's matter (worker/files/catalogue_index.py).
+The last rule comes first: a bare `Smith` after `Will Smith` is this person, known or not, never another Smith, and a bare
+`Will` has no id. Finding entries by their names is the index's matter (worker/files/catalogue_index.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,6 +43,8 @@ class Candidate:
     match: Match
     parent: str | None = None
     context: tuple[str, ...] = ()
+    alone: bool = True
+    """Whether no other entry has the name, whatever its labels, and this one asks for no context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,10 @@ class Entry:
         same = any(mention.is_name(fold_loosely(each), legal=self.may_be_organisation) for each in folded)
         return "folded" if same else None
 
-    def candidate(self, match: Match) -> Candidate:
-        """The entry as a candidate of an entity."""
-        return Candidate(
-            self.id, match, self.parent, tuple(words for each in self.context if (words := words_of(each)))
-        )
+    def candidate(self, match: Match, *, alone: bool) -> Candidate:
+        """The entry as a candidate of an entity. `alone`: no other entry has the name."""
+        context = tuple(words for each in self.context if (words := words_of(each)))
+        return Candidate(self.id, match, self.parent, context, alone and not self.context)
 
 
 def may_be_organisation(labels: frozenset[str]) -> bool:
@@ -114,6 +117,15 @@ class Mention:
         )
 
 
+def candidates_of(
+    entries: Iterable[Entry], mention: Mention, label: str, language: str | None
+) -> tuple[Candidate, ...]:
+    """The candidates of an entity, in the order of the entries."""
+    matched = [(entry, match) for entry in entries if (match := entry.match(mention))]
+    alone = len(matched) == 1
+    return tuple(entry.candidate(match, alone=alone) for entry, match in matched if entry.is_for(label, language))
+
+
 def words_of(text: str) -> str:
     """The words of a text after both steps of folding, between spaces; empty if it has none."""
     return " ".join(_WORDS.findall(fold_loosely(fold(text))))
@@ -125,47 +137,57 @@ def single_out(
     """The entities that are one entry, by their index, each with the entry's id and why. `candidates`: of each entity."""
     # Several tasks list their entities one after the other.
     order = sorted(range(len(entities)), key=lambda i: (entities[i]["field"] != "title", entities[i]["start"]))
-    bare = _bare_surnames(entities, order)
-    found: dict[int, tuple[str, Why]] = {}
-    known: list[Candidate] = []
-    open_: list[int] = []
     context = _Context(article)
+    chosen: dict[int, tuple[Candidate, Why]] = {}
     for i in order:
-        if i in bare or not candidates[i]:
-            continue
-        if len(candidates[i]) == 1:
-            left, why = [*candidates[i]], "only"
-        else:
-            left, why = [each for each in candidates[i] if context.has_one_of(each)], "context"
-        if len(left) == 1:
-            found[i] = left[0].id, why  # type: ignore[assignment]  # one of the two texts
-            known.append(left[0])
-        else:
-            open_.append(i)
+        if len(candidates[i]) == 1 and candidates[i][0].alone:
+            chosen[i] = candidates[i][0], "only"
+        elif len(left := [each for each in candidates[i] if context.has_one_of(each)]) == 1:
+            chosen[i] = left[0], "context"
+    surnames = _bare_surnames(entities, order, {i: each.id for i, (each, _) in chosen.items()})
+    found: dict[int, tuple[str, Why]] = {i: (each.id, why) for i, (each, why) in chosen.items() if i not in surnames}
+    known = [chosen[i][0] for i in found]
     ids, parents = {each.id for each in known}, {each.parent for each in known}
-    for i in open_:
-        left = [each for each in candidates[i] if each.id in ids or each.parent in ids or each.id in parents]
-        if len(left) == 1:
-            found[i] = left[0].id, "related"
-    for i, earlier in bare.items():
-        persons = {found[j][0] if j in found else None for j in earlier}
-        if len(persons) == 1 and (person := persons.pop()) is not None:
-            found[i] = person, "surname"
+    for i in order:
+        if i not in found and i not in surnames:
+            related = [each for each in candidates[i] if each.id in ids or each.parent in ids or each.id in parents]
+            if len(related) == 1:
+                found[i] = related[0].id, "related"
+    return found | {i: (person, "surname") for i, person in surnames.items() if person is not None}
+
+
+def _bare_surnames(entities: Sequence[Entity], order: Sequence[int], ids: Mapping[int, str]) -> dict[int, str | None]:
+    """The persons named by one word of another person's full name in the article, with the id of whom they refer to.
+
+    They have an id if this word is the surname of everybody with it in the full name before, and that is one person. If the
+    full names come later, only an entity of the same id is left to the other rules. `ids`: of entities by these.
+    """
+    words = {
+        i: fold_loosely(without_possessive(fold(entities[i]["text"]))).split()
+        for i in order
+        if entities[i]["label"].upper() in PERSONS
+    }
+    everybody: dict[str, set[str | None]] = {}
+    _add_names(everybody, words, ids)
+    before: dict[str, set[str | None]] = {}
+    found: dict[int, str | None] = {}
+    for i, name in words.items():
+        if len(name) > 1:
+            _add_names(before, {i: name}, ids)
+        elif name and (persons := before.get(name[0])):
+            found[i] = next(iter(persons)) if len(persons) == 1 else None
+        elif name and everybody.get(name[0], {ids.get(i)}) != {ids.get(i)}:
+            found[i] = None
     return found
 
 
-def _bare_surnames(entities: Sequence[Entity], order: Sequence[int]) -> dict[int, list[int]]:
-    """The persons named by one word, each with the entities before it that name a person with this last word in full."""
-    full: dict[str, list[int]] = {}
-    bare: dict[int, list[int]] = {}
-    for i in order:
-        if entities[i]["label"].upper() in PERSONS:
-            words = fold_loosely(without_possessive(fold(entities[i]["text"]))).split()
-            if len(words) > 1:
-                full.setdefault(words[-1], []).append(i)
-            elif words and words[0] in full:
-                bare[i] = [*full[words[0]]]
-    return bare
+def _add_names(persons: dict[str, set[str | None]], names: Mapping[int, Sequence[str]], ids: Mapping[int, str]) -> None:
+    """Add full names by each of their words: the id of the person if the word is the surname, else None, which is nobody."""
+    for i, words in names.items():
+        for word in words[:-1] if len(words) > 1 else ():
+            persons.setdefault(word, set()).add(None)
+        if len(words) > 1:
+            persons.setdefault(words[-1], set()).add(ids.get(i))
 
 
 class _Context:
