@@ -22,8 +22,8 @@ from enricher.worker.commands.console import data_console, printable, remark_con
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex
 from enricher.worker.records import DeadLetter
 from enricher.worker.records.outcomes import MAX_GENERATION
-from enricher.worker.rules.catalogue import Entry
-from enricher.worker.rules.folding import fold, fold_loosely
+from enricher.worker.rules.catalogue import Entry, name_keys
+from enricher.worker.rules.folding import fold
 from enricher.worker.settings import load_settings
 
 _EXAMPLES = 10
@@ -61,12 +61,15 @@ def catalogue_check(file: Catalogue) -> None:
 def _in_words(entries: Sequence[Entry]) -> tuple[str, bool]:
     """The entries that share a name, in words; and whether they share it only after folding."""
     exact = Counter(name for entry in entries for name in {fold(each) for each in entry.names})
-    loose = Counter(fold_loosely(name) for name in exact)
     name, count = exact.most_common(1)[0]
     if count == 1:
-        name = loose.most_common(1)[0][0]
+        name = min(set.intersection(*map(_keys, entries)), default=name)
     ids = ", ".join(entry.id for entry in entries[:_EXAMPLES])
     return f"{name} ({ids}{', ...' if len(entries) > _EXAMPLES else ''})", count == 1
+
+
+def _keys(entry: Entry) -> set[str]:
+    return {key for name in entry.names for key in name_keys(name, legal=entry.may_be_organisation)}
 
 
 def _show(what: str, found: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import Article, ModelCard, Partition, RawRecord, TaskCard, Ticket, Window
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings
-from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks
+from enricher.worker.wiring.loaded_tasks import Model, Tasks, load_tasks, open_catalogue
 
 
 def change(settings: Settings, **groups: Mapping[str, object]) -> Settings:
@@ -29,7 +29,7 @@ def only_task(model: ModelCard) -> TaskCard:
 def tasks_of(settings: Settings, model: Model) -> Tasks:
     """Entities by this model, as `load_tasks` gives them."""
     task = only_task(model.card)
-    return Tasks(model, (EntityHead.of(model.engine.labels, task),), settings)
+    return Tasks(model, (EntityHead.of(model.engine.labels, task),), settings, open_catalogue(settings))
 
 
 def load_model(settings: Settings) -> Model:

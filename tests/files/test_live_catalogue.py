@@ -10,8 +10,9 @@ import pytest
 from support.records import plain_record
 
 from enricher.errors import SettingsError
+from enricher.worker.files import live_catalogue
 from enricher.worker.files.live_catalogue import LOOK_S, LiveCatalogue
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity
+from enricher.worker.records import Article, Coverage, DeadLetter, EnrichedRecord, Entity
 from enricher.worker.stats import Counters
 
 
@@ -34,9 +35,16 @@ class Worker:
 
     def record(self, version: int | None = None) -> EnrichedRecord:
         """A record about Oslo, with its ids."""
+        found = self.answer(1, version)
+        assert isinstance(found, EnrichedRecord)
+        return found
+
+    def answer(self, count: int, version: int | None = None) -> EnrichedRecord | DeadLetter:
+        """What becomes of an article with so many entities."""
         oslo = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
         article = Article("1", "", "Oslo", version=version)
-        return self.catalogue.add_ids(plain_record(article, (oslo,), Coverage(1, 1, truncated=False)), self.counters)
+        entities = [oslo.copy() for _ in range(count)]
+        return self.catalogue.add_ids(plain_record(article, entities, Coverage(1, 1, truncated=False)), self.counters)
 
     def wait(self) -> None:
         """Let the time pass after which the file is looked at, and its new version be read."""
@@ -127,3 +135,13 @@ def test_entities_of_other_labels_are_not_looked_up(path: Path) -> None:
     counted.record()
     assert {("LOC", "matched"): 1} == counted.counters.links
     assert {"matched": 1} == counted.counters.as_dict()["links"]["LOC"]
+
+
+def test_an_article_of_too_many_ids_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile article would otherwise take megabytes for each kilobyte."""
+    monkeypatch.setattr(live_catalogue, "MAX_IDS", 3)
+    worker = Worker(path)
+    assert isinstance(worker.answer(3), EnrichedRecord)
+    letter = worker.answer(4)
+    assert isinstance(letter, DeadLetter)
+    assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)

@@ -18,10 +18,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from enricher.errors import SettingsError
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex, version_of
-from enricher.worker.records import EnrichedRecord
-from enricher.worker.rules.catalogue import add_ids
+from enricher.worker.records import DeadLetter, EnrichedRecord
+from enricher.worker.rules.catalogue import MAX_IDS, add_ids
 from enricher.worker.stats import Counters
 
 LOOK_S = 10.0
@@ -60,7 +59,7 @@ class LiveCatalogue:
         """Show the state of the catalogue in these counters."""
         counters.catalogue_modified_s, counters.catalogue_refused = self._index.modified_s, self._refused
 
-    def add_ids(self, record: EnrichedRecord, counters: Counters) -> EnrichedRecord:
+    def add_ids(self, record: EnrichedRecord, counters: Counters) -> EnrichedRecord | DeadLetter:
         """The record with the ids of its entities, and the version of the catalogue. For the loop's thread."""
         self._take_new_version()
         self.note(counters)
@@ -68,6 +67,10 @@ class LiveCatalogue:
         labels, find = self._labels, index.find
         wanted = [each for each in record.entities if labels is None or each["label"] in labels]
         found = [find(each["text"], each["label"], article.language) for each in wanted]
+        if sum(map(len, found)) > MAX_IDS:
+            return DeadLetter(
+                "publish", "OutputTooLarge", f"its entities have more than {MAX_IDS} ids of the catalogue"
+            )
         for key, count in add_ids(article, wanted, found).items():
             counters.links[key] += count
         if article.version is not None:
@@ -93,7 +96,7 @@ class LiveCatalogue:
             files = CatalogueFiles(self._path)
             self._looked_at = files.version
             self._next = CatalogueIndex(files, max_generation=self._max_generation)
-        except (SettingsError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  a thread that ends without a word would be a new version without one
             if isinstance(error, OSError):
                 self._looked_at = ()  # the same version may come back
             self._refused = True

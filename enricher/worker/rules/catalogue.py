@@ -32,6 +32,8 @@ Why = Literal["only", "context", "related", "surname"]
 
 PERSONS = frozenset({"PER", "PERSON"})
 ORGANISATIONS = frozenset({"ORG", "ORGANIZATION", "ORGANISATION", "COMPANY"})
+MAX_IDS = 100_000
+"""The most candidates of all entities of one article: a record with more takes megabytes before its size is looked at."""
 _WORDS = re.compile(r"\w+")
 
 

@@ -34,6 +34,8 @@ from enricher.worker.articles.transforms import Transform, document_transform, k
 from enricher.worker.files.live_catalogue import LiveCatalogue
 from enricher.worker.records import (
     Article,
+    DeadLetter,
+    EnrichedRecord,
     Keep,
     RawRecord,
     Skipped,
@@ -147,7 +149,12 @@ def keep_function(settings: Settings, counters: Counters | None = None, catalogu
     if catalogue is None:
         return keep
     catalogue.note(counters)
-    return lambda record: keep(catalogue.add_ids(record, counters))
+
+    def keep_with_ids(record: EnrichedRecord) -> EnrichedRecord | DeadLetter:
+        found = catalogue.add_ids(record, counters)
+        return found if isinstance(found, DeadLetter) else keep(found)
+
+    return keep_with_ids
 
 
 def _cards(transforms: Iterable[Transform | None]) -> tuple[TransformCard, ...]:
