@@ -13,10 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kafka.clients import config_for, opened
+from security.rights import five_rights, give
 from security.secured import TOKENS, USER, Secured
 from security.working import Outcome, Place, place_at
 from support.clouds import HEADER, Cloud, serving_cloud
 from support.patience import PATIENCE_S, wait_until
+from support.topics import make_topics
+
+from enricher.errors import BrokerError
+from enricher.worker.kafka.tokens import Token, Tokens
 
 pytestmark = pytest.mark.broker
 
@@ -106,7 +112,31 @@ def test_a_refused_token_points_at_rights_and_clock(secured: Secured, cloud: Clo
     """The brokers say only that it is invalid; a clock that is wrong is a usual reason."""
     cloud.token = made  # type: ignore[assignment]
     outcome = place_in(cloud, secured).work()
-    check(outcome, 4, "the brokers refuse the token of kafka.token=azure", "is the clock of this machine right")
+    check(outcome, 4, "the brokers refuse the token of kafka.token=azure", "the clock of this machine is wrong")
+
+
+@pytest.mark.slow
+def test_a_worker_without_work_that_is_refused_for_long_ends(secured: Secured) -> None:
+    """No transaction fails, so only this ends it; its restart gets another token."""
+    topics = make_topics(secured.admin_address)
+    give(secured, five_rights(topics))
+    made, good = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, True
+
+    def ask() -> Token:
+        ends_s = time.time() + 14
+        return Token(unsigned(ends_s) if good else "another.provider.token", ends_s)
+
+    config = replace(
+        config_for(topics),
+        bootstrap_servers=secured.cluster.address_of(TOKENS),
+        properties={"ssl.ca.location": secured.papers.ca},
+        login={**made, "oauth_cb": Tokens("kafka.token=test", ask, 5.0)},
+        partition_timeout_s=8.0,
+    )
+    source, _ = opened(config)
+    good = False
+    with pytest.raises(BrokerError, match=r"no broker for \d+ s: .*the brokers refuse the token of kafka.token=test"):
+        wait_until(lambda: bool(source.poll(10, 0.1)), PATIENCE_S, "the end")
 
 
 def oidc_place(cloud: Cloud, secured: Secured, **environment: str) -> Place:

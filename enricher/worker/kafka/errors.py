@@ -206,17 +206,18 @@ class ClientErrors:
         """Whether librdkafka's own last request for a token that failed got no answer."""
         self.answered = False
         """Whether a broker has ever answered: then address and protocol are right."""
-        self._text = ""
+        self.last = ""
+        """The last error in words; empty if there was none."""
         self._repeats = Repeats(period_s=REPEAT_S)
 
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
-            self._text = self._text_of(error)
-            refused = error.code() in _CREDENTIALS or bool(_REFUSED_TLS.search(self._text))
+            self.last = self._text_of(error)
+            refused = error.code() in _CREDENTIALS or bool(_REFUSED_TLS.search(self.last))
             self.refused = refused and not self.token_missing
             if self._repeats.is_new(_without_what_varies(error.str())):
-                self.say(self._text)
+                self.say(self.last)
 
     def say(self, text: str) -> None:
         """Log the text at once: the call that fails because of the error may take a while to return."""
@@ -228,9 +229,9 @@ class ClientErrors:
         text = self._text_of(error)
         if not vague:
             return text
-        said = [f"the client said before: {self._text}"] if self._text else []
-        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, self._text)]
-        if not self._text and not self.answered:
+        said = [f"the client said before: {self.last}"] if self.last else []
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, self.last)]
+        if not self.last and not self.answered:
             hints.append(_NO_REASON)
         return f"{text} ({'; '.join(said + hints)})" if said or hints else text
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.assignment import Assignment
 from enricher.worker.kafka.catching_up import CatchingUp
 from enricher.worker.kafka.errors import ClientErrors, connecting, mapping_errors, new_client, transient_error
@@ -79,8 +79,15 @@ class KafkaSource:
         """At most `limit` records; usually only one if it may wait, for at most `timeout_s`. Calls the listener.
 
         Calls the client once: a rebalance in a second call would meet records that the loop has not seen yet. Raises
-        TransactionTrouble if a partition left and came back, Stalled if one delivers nothing although it has records.
+        TransactionTrouble if a partition left and came back, Stalled if one delivers nothing although it has records,
+        BrokerError if the brokers have refused the credentials for long.
         """
+        if self._client_errors.refused:
+            # A restart reads passwords and gets a token again. Without records no transaction fails: nothing else ends this.
+            away_s = self._statistics.connection(joined=self._joined).away_s
+            if away_s >= self._config.partition_timeout_s:
+                message = f"no broker for {away_s:.0f} s: {self._client_errors.last}. Needed: valid credentials"
+                raise BrokerError(message)
         self._rebalances.begin_turn()
         self._assignment.tend(began_s := time.monotonic())
         with mapping_errors("reading", self._client_errors):

@@ -193,8 +193,8 @@ class Tokens:
         """The advice for a token that the brokers refuse."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         return (
-            f"the brokers refuse the token of {self.name}: may this identity connect, and is the clock of this machine "
-            f"right ({now:%Y-%m-%d %H:%M:%S} UTC)?"
+            f"the brokers refuse the token of {self.name}: this identity may not connect, or the clock of this machine is "
+            f"wrong (it says {now:%Y-%m-%d %H:%M:%S} UTC)"
         )
 
     def _usable(self, token: Token) -> Token:
