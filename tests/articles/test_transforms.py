@@ -6,6 +6,7 @@ import copy
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from enricher.worker.articles.record_values import encode_record, serialise_find
 from enricher.worker.articles.transforms import Transform, document_transform, keep_records
 from enricher.worker.records import (
     Article,
+    CatalogueCard,
     Coverage,
     DeadLetter,
     EnrichedRecord,
@@ -341,6 +343,17 @@ def test_a_changed_record_is_written_in_every_format(output_format: str) -> None
     assert ({"second_id": [7, None]}, "pt", "dpa") == (found["metadata"], found["language"], found["source"])
     assert ["fix"] == [each["name"] for each in found["transforms"]]
     assert {("ner", "PER"): 1} == record.labels
+
+
+def test_ids_may_change_and_the_catalogue_may_not() -> None:
+    """A team may drop ids, or add its own."""
+    with_ids = replace(RECORD, catalogue=CatalogueCard("sha256:5f", 3))
+    mine = {"ids": [{"id": "x", "match": "own"}], "id": "x", "why": "own"}
+    record = kept(changed(entities=[ENTITIES[0] | mine]), with_ids)
+    assert isinstance(record, EnrichedRecord)
+    assert "x" == record.entities[0]["id"]
+    assert with_ids.catalogue == record.catalogue
+    assert isinstance(kept(changed(catalogue={"digest": "mine", "generation": 4}), with_ids), DeadLetter)
 
 
 def test_classes_may_change_and_vectors_may_not() -> None:

@@ -53,6 +53,15 @@ def test_facets_have_each_text_once() -> None:
     assert {"PER": ["Merkel"], "LOC": ["Paris"]} == body_of(document)["facets"]
 
 
+def test_ids_of_a_catalogue_are_listed_once() -> None:
+    """To filter and count by; without a catalogue there is no such field, and without an id no entry."""
+    merkel = MERKEL | {"ids": [{"id": "Q567", "match": "alias"}], "id": "Q567", "why": "only"}
+    paris = PARIS | {"ids": [{"id": "Q90", "match": "name"}, {"id": "Q47899", "match": "alias"}]}
+    record = {"id": "a", "entities": [merkel, paris, merkel], "catalogue": {"digest": "sha256:5f", "generation": 1}}
+    assert ["Q567"] == body_of(DocumentMaker().document(raw(b"k", record)))["ids"]
+    assert "ids" not in body_of(DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL]})))
+
+
 def test_a_label_with_a_dot_does_not_become_an_object() -> None:
     """The index would take it for a path."""
     document = DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL | {"label": "a.b"}]}))

@@ -117,6 +117,11 @@ def test_a_first_name_of_a_person_in_the_article_is_nobody_else() -> None:
     assert ["zappa/only"] == linked(entries, "Frank sang.", ("Frank", "PER"))
     text = "Frank Messina wrote it. Frank sang."
     assert ["", "zappa"] == linked(entries, text, ("Frank Messina", "PER"), ("Frank", "PER"))
+    two = [*entries, Entry("sinatra", ("Frank Sinatra", "Frank"), frozenset({"PER"}), parent="emi"), EMI]
+    text = "Frank of EMI sang. Frank Messina wrote it."
+    assert ["zappa sinatra", "emi/only", ""] == linked(
+        two, text, ("Frank", "PER"), ("EMI", "ORG"), ("Frank Messina", "PER")
+    )
     text = "Frank sang. Frank Messina wrote it."
     assert ["zappa", ""] == linked(entries, text, ("Frank", "PER"), ("Frank Messina", "PER"))
 

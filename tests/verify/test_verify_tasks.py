@@ -115,8 +115,10 @@ def test_a_finding_at_its_threshold_may_be_missing_in_one_record() -> None:
 
 
 def test_a_record_of_other_models_is_not_compared() -> None:
-    """Also if only the model of one task is another one."""
+    """Also if only the model of one task is another one, or the catalogue."""
     wanted = document(record_of_tasks())
     other = copy.deepcopy(wanted)
     other["tasks"][2]["model"]["precision"] = "fp16"
     assert (True, False) == (same_model(wanted, wanted), same_model(other, wanted))
+    other = {**wanted, "catalogue": {"digest": "sha256:5f", "generation": 1}}
+    assert (True, False) == (same_model(other, other), same_model(other, wanted))

@@ -178,7 +178,7 @@ def _bare_surnames(entities: Sequence[Entity], order: Sequence[int], ids: Mappin
             _add_names(before, {i: name}, ids)
         elif name and (persons := before.get(name[0])):
             found[i] = next(iter(persons)) if len(persons) == 1 else None
-        elif name and everybody.get(name[0], {ids.get(i)}) != {ids.get(i)}:
+        elif name and name[0] in everybody and (i not in ids or everybody[name[0]] != {ids[i]}):
             found[i] = None
     return found
 
