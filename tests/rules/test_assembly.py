@@ -10,6 +10,7 @@ import pytest
 from rules.building import raw, spans_of_words
 from support.answers import WindowLabels, batch_result
 
+from enricher.worker.articles.record_values import WrittenEntities, serialise_findings
 from enricher.worker.heads import EntityHead
 from enricher.worker.records import (
     Article,
@@ -111,3 +112,12 @@ def test_an_article_without_windows_is_enriched_at_once() -> None:
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [] == list(ticket.outcome.entities)
     assert (0, 0) == (ticket.outcome.coverage.tokens, ticket.outcome.coverage.windows)
+
+
+def test_the_entities_of_finished_records_count_as_memory() -> None:
+    """Until they are published: an article of nothing but names has many times its own size of them."""
+    ticket, windows = cut(BODY)
+    held_bytes = sum(store_answers(batch_result([answered(each)]), HEADS, serialise_findings) for each in windows)
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    assert isinstance(ticket.outcome.entities, WrittenEntities)
+    assert len(ticket.outcome.entities.json) == held_bytes == ticket.unpacked_bytes

@@ -229,7 +229,7 @@ class Intake:
         assert article is not None
         found = any(is_for(head, article) for head in self.heads)
         if not found:
-            finish_enriched(ticket, self.heads, self.keep)
+            self._unpacked_bytes += finish_enriched(ticket, self.heads, self.keep)
         language = (article.language or "").strip()
         if language and not found:
             what_to_do = "Add it to `languages` of a task, or add a task without `languages`"
@@ -284,4 +284,4 @@ class Intake:
         if not self._long.hold(ticket, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(ticket, self.heads, self.keep)
+            self._unpacked_bytes += finish_enriched(ticket, self.heads, self.keep)

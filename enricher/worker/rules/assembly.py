@@ -28,7 +28,8 @@ from enricher.worker.rules.windowing import coverage_of
 def store_answers(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
     """Store a batch's answers in its tickets; finish those that are complete or have a failed window.
 
-    Returns the memory of the vectors in finished records, which is also added to their tickets' `unpacked_bytes`.
+    Returns the memory of vectors and written entities in finished records, which is also added to their tickets'
+    `unpacked_bytes`.
     """
     for failure in result.failures:
         ticket = failure.window.ticket
@@ -61,8 +62,11 @@ def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int
 def finish_enriched(ticket: Ticket, heads: Sequence[Head], keep: Keep | None = None) -> int:
     """Finish a ticket about whose windows, if any, the heads have all answered. Returns what `store_answers` does."""
     record, held_bytes = _record(ticket, heads)
+    outcome = keep(record) if keep else record
+    if isinstance(outcome, EnrichedRecord):
+        held_bytes += outcome.entities_bytes
     ticket.unpacked_bytes += held_bytes
-    ticket.finish(keep(record) if keep else record)
+    ticket.finish(outcome)
     return held_bytes
 
 
