@@ -131,6 +131,17 @@ def test_a_worker_reaches_what_the_settings_name_and_dns(values: Object, ports: 
     assert egress_ports(values) == {53, *ports}
 
 
+def test_indexers_reach_what_signs_their_requests() -> None:
+    """The metadata server of the node, and STS."""
+    settings = {"index": {"url": "https://search:9200", "aws_region": "eu-west-1"}}
+    rendered = render({"index": {"enabled": True}, "settings": settings})
+    ports = {
+        name: {port["port"] for rule in rendered.one("NetworkPolicy", name)["spec"]["egress"] for port in rule["ports"]}
+        for name in (FULL_NAME, f"{FULL_NAME}-index")
+    }
+    assert {FULL_NAME: {53, 9092}, f"{FULL_NAME}-index": {53, 9092, 9200, 443, 80, 988}} == ports
+
+
 REFUSED: list[tuple[Object, str]] = [
     ({"replicas": 9, "capacity": {"partitions": 8}}, "replicas (9) makes 9 workers, but the input topic has 8 partit"),
     (
