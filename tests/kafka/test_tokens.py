@@ -113,6 +113,15 @@ def test_google_takes_a_token_in_the_form_of_a_jwt(cloud: Cloud, monkeypatch: py
     assert expires_s == pytest.approx(time.time() + 3600, abs=60)
 
 
+@pytest.mark.parametrize(
+    "servers", ["broker.example:9092", f"{GOOGLE}, broker.example:9092", "a.cloud.goog.example:9092"]
+)
+def test_a_token_of_google_is_shown_to_nobody_else(servers: str) -> None:
+    """It is good for the whole cloud, and the settings may come from a file that somebody else has written."""
+    with pytest.raises(SettingsError, match=r"must be Google's, HOST\.cloud\.goog:PORT"):
+        login_properties("gcp", servers, 1.0)
+
+
 def test_oidc_is_the_client_librarys_own() -> None:
     """No code of ours: only properties."""
     made = login_properties("oidc", "localhost:9092", 1.0)
@@ -134,7 +143,7 @@ def test_a_missing_package_is_named(kind: str, package: str, monkeypatch: pytest
     tokens.tokens_of.cache_clear()
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(SettingsError, match=r"needs more packages .*pip install 'kafka-enricher\[(aws|azure|gcp)\]'"):
-        login_properties(kind, MSK, 1.0)
+        login_properties(kind, GOOGLE, 1.0)
 
 
 def test_brokers_without_a_region_in_their_names_need_one(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

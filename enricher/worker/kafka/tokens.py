@@ -44,6 +44,7 @@ _MSK_TOKEN_S = 900
 """The life of a token for Amazon MSK, the longest that it accepts."""
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_GOOGLES = ".cloud.goog"
 _LIBRARIES = "azure", "botocore", "google.auth", "msal"
 _Answer = TypeVar("_Answer")
 
@@ -51,15 +52,21 @@ _Answer = TypeVar("_Answer")
 def login_properties(kind: str, bootstrap_servers: str, timeout_s: float) -> dict[str, Any]:
     """The properties with which every client signs in; none if `kind` is empty. Connects to nothing.
 
-    `timeout_s`: how long the identity's library may take for a token. Raises SettingsError if its package is missing.
+    `timeout_s`: how long the identity's library may take for a token. Raises SettingsError if its package is missing, and
+    for brokers that must not see its token.
     """
     if not kind:
         return {}
     made: dict[str, Any] = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     if kind == "oidc":
         return made | {"sasl.oauthbearer.method": "oidc"}
-    host = bootstrap_servers.split(",", maxsplit=1)[0].strip().rpartition(":")[0]
-    return made | {"oauth_cb": tokens_of(kind, host, timeout_s)}
+    hosts = [server.strip().rpartition(":")[0] for server in bootstrap_servers.split(",")]
+    # Other clouds' tokens are for a namespace or a request. This one is for all of Google's cloud, and a `.env` file that
+    # somebody else has written may name the brokers.
+    if kind == "gcp" and not all(host.endswith(_GOOGLES) for host in hosts):
+        message = f"kafka.token=gcp: all of kafka.bootstrap_servers must be Google's, HOST{_GOOGLES}:PORT"
+        raise SettingsError(message)
+    return made | {"oauth_cb": tokens_of(kind, hosts[0], timeout_s)}
 
 
 @cache
