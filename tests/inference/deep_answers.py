@@ -12,13 +12,18 @@ from support.layout import rows_of
 
 from enricher.worker.heads import reads_of
 from enricher.worker.inference.device.sessions import open_session
+from enricher.worker.inference.graph.padded import PaddedFloat16
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import open_model, prepare_variant
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Float32Array, Int32Array
 
-VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
-LIMITS = {"fp32": 1e-4, "bf16": 0.3}
+VARIANTS = [
+    *(variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised),
+    PaddedFloat16(runtime="cpu"),
+]
+"""The last is the graph of a GPU: on a CPU its weights are in float16, and its numbers in float32."""
+LIMITS = {"fp32": 1e-4, "bf16": 0.3, "fp16": 2e-2}
 """Largest difference of a logit or of a vector's number allowed. Logits reach 5; bf16 has 8 bits, and weights are random."""
 BATCHES = (1, 7, 16)
 """Sizes of batches, the last of which repeats: short texts beside short ones, and then beside long ones."""

@@ -73,7 +73,7 @@ def test_the_built_in_model_has_no_report_yet_and_runs_packed_in_fp32() -> None:
     command = f"enricher model check {checkpoint.folder} --precision fp16 --device cuda"
     assert {
         "packed-fp16": f"there is no gate report for packed-fp16; `{command}` makes one",
-        "padded-fp16": "padded fp16 is converted from models that are ONNX already, and not built for bert",
+        "padded-fp16": "padded fp16 is not built for bert",
     } == {variant.name: why for variant, why in choice.rejected}
 
 

@@ -207,6 +207,6 @@ def test_precisions_that_are_not_built_say_why() -> None:
         for variant in (*variants_for("cpu"), *variants_for("cuda"))
     }
     refused = {name for name, reason in reasons.items() if reason is not None}
-    assert {"openvino-int8", "packed-fp16", "padded-fp16", "packed-cuda-fp32"} == refused
+    assert {"openvino-int8", "packed-fp16", "packed-cuda-fp32"} == refused
     assert all("modernbert" in str(reasons[name]) for name in refused)
     assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)

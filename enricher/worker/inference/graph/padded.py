@@ -3,7 +3,8 @@
 `PaddedFloat32`, for ONNX Runtime's own CPU and CUDA providers. Inputs: `input_ids int32 [batch, length]`, `lengths int32
 [batch]` (real tokens). Outputs are `[batch, length]`; their values at padding are meaningless. Where a head reads means,
 `owned float32 [batch, length]` too: one over the number of tokens that the window owns, at these tokens; `whole` likewise
-for all of its tokens. `PaddedFloat16` is the same on CUDA for models that are ONNX already (float16.py).
+for all of its tokens. `PaddedFloat16` is the same on CUDA, for attention that is not plain, and for models that are ONNX
+already (float16.py).
 
 `PackedFloat32`, for ONNX Runtime's own CPU provider: padding only inside attention. Everything that works token by token
 (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows in a row. For attention they
@@ -126,7 +127,7 @@ class PaddedFloat32:
 
 @dataclass(frozen=True, slots=True)
 class PaddedFloat16(PaddedFloat32):
-    """float16 of models that are ONNX already. Implements `variants.Variant`."""
+    """float16 of what packed attention does not run. Implements `variants.Variant`."""
 
     name = "padded-fp16"
     precision = "fp16"
@@ -139,8 +140,15 @@ class PaddedFloat16(PaddedFloat32):
         return cuda_problem() if self.runtime == "cuda" else None
 
     def why_unsuited(self, config: EncoderConfig) -> str | None:
-        """The reason why not: graphs that we build have a faster variant, or none."""
-        return f"padded fp16 is converted from models that are ONNX already, and not built for {config.model_type}"
+        """The reason why not: plain attention has a faster variant."""
+        return f"padded fp16 is not built for {config.model_type}" if config.plain_attention else None
+
+    def means(self, writer: OnnxWriter, hidden: str, reads: Reads) -> str:
+        """One product per window, in float32."""
+        wide = "hidden.wide"
+        if not writer.has(wide):
+            writer.node("Cast", [hidden], wide, to=TensorProto.FLOAT)
+        return PaddedFloat32.means(self, writer, wide, reads)
 
 
 @dataclass(frozen=True, slots=True)
