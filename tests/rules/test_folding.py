@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -81,3 +82,16 @@ def test_folding_is_stable_and_only_the_second_step_adds_to_the_first(text: str)
     assert fold_loosely(folded) == fold_loosely(fold(unicodedata.normalize("NFC", text)))
     assert " ".join(folded.split()) == folded
     assert fold("é " + text) == fold("é") + (" " + folded if folded else "")
+
+
+def test_a_run_of_marks_takes_no_time_with_its_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normalizing sorts it by insertion: a million marks of an article take 760 s, in which no other thread runs."""
+    lengths, normalize = list[int](), unicodedata.normalize
+
+    def noted(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+        lengths.append(len(text))
+        return normalize(form, text)
+
+    monkeypatch.setattr(unicodedata, "normalize", noted)
+    fold_loosely(fold("a" + "\u0301\u0323" * 5_000))
+    assert max(lengths) <= 2_000
