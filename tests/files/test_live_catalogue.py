@@ -145,3 +145,19 @@ def test_an_article_of_too_many_ids_is_a_dead_letter(path: Path, monkeypatch: py
     letter = worker.answer(4)
     assert isinstance(letter, DeadLetter)
     assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)
+
+
+def test_a_folder_that_was_empty_for_a_moment_is_not_refused_for_ever(tmp_path: Path) -> None:
+    """When its file is back, what is in memory is what is there."""
+    folder, aside = tmp_path / "names", tmp_path / "aside.jsonl"
+    folder.mkdir()
+    write(folder / "names.jsonl", "old")
+    worker = Worker(folder)
+    (folder / "names.jsonl").rename(aside)
+    worker.wait()
+    worker.record()
+    assert worker.counters.catalogue_refused
+    aside.rename(folder / "names.jsonl")
+    worker.wait()
+    worker.record()
+    assert not worker.counters.catalogue_refused

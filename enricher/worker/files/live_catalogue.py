@@ -91,14 +91,14 @@ class LiveCatalogue:
     def look(self) -> None:
         """Read the catalogue if its files have changed, and keep it for the loop's thread if it is good."""
         try:
-            if version_of(self._path) == self._looked_at:
+            before, self._looked_at = self._looked_at, ()  # what cannot be read may come back as it was
+            if version_of(self._path) == before:
+                self._looked_at = before
                 return
             files = CatalogueFiles(self._path)
             self._looked_at = files.version
             self._next = CatalogueIndex(files, max_generation=self._max_generation)
         except Exception as error:  # noqa: BLE001  a thread that ends without a word would be a new version without one
-            if isinstance(error, OSError):
-                self._looked_at = ()  # the same version may come back
             self._refused = True
             log.error(  # noqa: TRY400  the reason is enough
                 "the new version of the catalogue is not taken, the worker goes on with %s: %s",
