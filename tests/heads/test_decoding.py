@@ -117,7 +117,7 @@ def test_a_score_a_little_above_one_is_one() -> None:
 def test_an_entity_has_its_names_in_the_order_in_which_they_are_written() -> None:
     """The bytes of a record are a contract, and this very dictionary is written."""
     (entity,) = entities_of(labelled("Ada", "B-PER"), SCHEME)
-    assert list(Entity.__annotations__) == [*entity, "task"]
+    assert list(Entity.__annotations__) == [*entity, "task", "ids", "id", "why"]
 
 
 def reference_runs(labels: list[str]) -> list[tuple[int, int]]:

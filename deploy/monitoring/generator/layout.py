@@ -255,6 +255,18 @@ TASKS = Row(
             ("sum by (enricher_task) (rate(enricher_task_windows_total{@}[~]))", "{{enricher_task}} windows"),
             ("sum by (enricher_task) (rate(enricher_task_tokens_total{@}[~]))", "{{enricher_task}} tokens"),
         ),
+        lines(
+            "Entities looked up in the catalogue",
+            Unit.PER_SECOND,
+            ("sum by (enricher_outcome) (rate(enricher_catalogue_entities_total{@}[~]))", "{{enricher_outcome}}"),
+        ),
+        lines("Age of the catalogue", Unit.SECONDS, ("enricher_catalogue_age_seconds{@}", "{{instance}}")),
+        lines(
+            "Catalogue not taken",
+            Unit.NUMBER,
+            ("enricher_catalogue_refused{@}", "{{instance}}"),
+            note="1: a newer version is wrong, and the one before it is in use. A restart would refuse.",
+        ),
     ),
 )
 

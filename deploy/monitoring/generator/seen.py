@@ -28,6 +28,9 @@ SILENT: Mapping[str, str] = {
     "enricher_schemas_waiting_partitions": "without a schema registry",
     "enricher_registry_away_seconds": "without a schema registry",
     "enricher_registry_requests_total": "without a schema registry",
+    "enricher_catalogue_entities_total": "without a catalogue",
+    "enricher_catalogue_age_seconds": "without a catalogue",
+    "enricher_catalogue_refused": "without a catalogue",
     **dict.fromkeys(
         (name for panel in INDEX.panels for query in panel.queries for name in metrics_of(query.expression)),
         "without an indexer",

@@ -243,7 +243,7 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              "`unmatched` neither. Labels beyond 64 are `other`.", links, (LABEL, OUTCOME)),
     _gauge("enricher.catalogue.age", "s", "Time since the newest file of the catalogue in use was written.",
            lambda seen: one(seen.catalogue_age_s)),
-    _gauge("enricher.catalogue.refused", "1",
+    _gauge("enricher.catalogue.refused", "{catalogue}",
            "1 if there is a newer version of the catalogue that is wrong, so that it is not in use; the log says why.",
            lambda seen: one(seen.catalogue_refused)),
     _counter("enricher.entities", "{entity}", "Entities in committed records.",
