@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from commands.cli_runner import run
+from confluent_kafka import Uuid
 from kafka.clients import config_for, ends_for, poll_until, records_of, release_of
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, worker
 from offsets.test_set import set_at
@@ -81,3 +85,24 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
+
+
+def test_a_broker_that_lags_does_not_end_a_healthy_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reports the id of the topic before the one that is read, until it has heard of the new one."""
+    source, sink = ends_for(config_for(topics))
+    records = records_of(source, fill(topics, 5))
+    asked, ask = list[object](), source.watch.client.describe_topics
+
+    def lagging(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  those of the client
+        answers = ask(*arguments, **options)
+        asked.append(answers)
+        if len(asked) == 1:
+            late = Future[Any]()
+            late.set_result(SimpleNamespace(partitions=range(4), topic_id=Uuid(1, 2)))
+            answers[topics.input] = late
+        return answers
+
+    monkeypatch.setattr(source.watch.client, "describe_topics", lagging)
+    sink.publish(release_of(records))
+    assert 2 == len(asked)
+    assert len(records) == len(read_all(topics.bootstrap_servers, topics.output))

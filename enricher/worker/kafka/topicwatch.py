@@ -26,6 +26,9 @@ from enricher.worker.runtime.deadlines import Deadline
 log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.25
+_LAG_S = 2.0
+"""How long another id must be reported. Brokers learn of changes one after another, and one that lags reports the id of the
+topic before the one that is read, whose worker must not end."""
 _NEW_CLIENT_S = 1.5
 """After this time without an answer a new client asks: it does not know the broker that is gone or frozen."""
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -158,8 +161,13 @@ class TopicWatch:
     def _answer(self, *, patient: bool) -> None:
         """Take the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         deadline, renewal = Deadline(self._config.request_timeout_s), Deadline(_NEW_CLIENT_S)
+        lag = Deadline(_LAG_S)
         while True:
             if good := next(filter(_complete, self._asked), None):
+                if self._replacement(good) and not lag.over:
+                    time.sleep(_ASK_AGAIN_S)
+                    self.ask()
+                    continue
                 self._take(good)
                 return
             newest = self._asked[-1]
@@ -186,12 +194,15 @@ class TopicWatch:
                 _counts_text(self.partitions),
             )
         self.partitions = counts
-        topic_ids = {topic: topic_id_text(described[topic].topic_id) for topic in self._config.inputs}
-        for topic, before in self.topic_ids.items():
-            if topic_ids[topic] != before:
-                remedy = self._remedy or how_to_begin(self._config, topic)
-                raise TopicReplaced(topic, before, topic_ids[topic], remedy)
-        self.topic_ids = topic_ids
+        if topic := self._replacement(answers):
+            remedy = self._remedy or how_to_begin(self._config, topic)
+            raise TopicReplaced(topic, self.topic_ids[topic], topic_id_text(described[topic].topic_id), remedy)
+        self.topic_ids = {topic: topic_id_text(described[topic].topic_id) for topic in self._config.inputs}
+
+    def _replacement(self, answers: _Answers) -> str | None:
+        """An input topic with another id than at first."""
+        ids = self.topic_ids.items()
+        return next((topic for topic, before in ids if topic_id_text(answers[topic].result().topic_id) != before), None)
 
     def _trouble(self, answers: _Answers) -> TransactionTrouble:
         """The error for a question that failed."""
