@@ -28,6 +28,8 @@ SILENT: Mapping[str, str] = {
     "enricher_schemas_waiting_partitions": "without a schema registry",
     "enricher_registry_away_seconds": "without a schema registry",
     "enricher_registry_requests_total": "without a schema registry",
+    "enricher_articles_fields_dropped_total": "without a wrong field",
+    "job:enricher_labels_share_last_week:ratio_increase6h": "in the first week",
     "enricher_catalogue_entities_total": "without a catalogue",
     "enricher_catalogue_age_seconds": "without a catalogue",
     "enricher_catalogue_refused": "without a catalogue",
