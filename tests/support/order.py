@@ -73,6 +73,7 @@ SLOW = (
     "commands/test_model_prepare.py",
     "commands/test_model_tasks.py",
     "commands/test_model_tune.py",
+    "commands/test_own_code_in_commands.py",
     "commands/test_run.py",
     "deploy/test_alerts.py",
     "deploy/test_image_steps.py",
