@@ -22,7 +22,7 @@ from enricher.worker.commands.console import data_console, printable, remark_con
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex
 from enricher.worker.records import DeadLetter
 from enricher.worker.records.outcomes import MAX_GENERATION
-from enricher.worker.rules.catalogue import Entry, name_keys
+from enricher.worker.rules.catalogue import Entry, outcome_of
 from enricher.worker.rules.folding import fold
 from enricher.worker.settings import load_settings
 
@@ -63,13 +63,9 @@ def _in_words(entries: Sequence[Entry]) -> tuple[str, bool]:
     exact = Counter(name for entry in entries for name in {fold(each) for each in entry.names})
     name, count = exact.most_common(1)[0]
     if count == 1:
-        name = min(set.intersection(*map(_keys, entries)), default=name)
+        name = min(set.intersection(*(entry.keys for entry in entries)), default=name)
     ids = ", ".join(entry.id for entry in entries[:_EXAMPLES])
     return f"{name} ({ids}{', ...' if len(entries) > _EXAMPLES else ''})", count == 1
-
-
-def _keys(entry: Entry) -> set[str]:
-    return {key for name in entry.names for key in name_keys(name, legal=entry.may_be_organisation)}
 
 
 def _show(what: str, found: Sequence[str]) -> None:
@@ -109,8 +105,7 @@ def catalogue_try(
             records += 1
             record = orjson.loads(answer.written)
             for entity in record["entities"]:
-                outcome = "matched" if "id" in entity else "ambiguous" if "ids" in entity else "unmatched"
-                counts[entity["label"], outcome] += 1
+                counts[entity["label"], outcome_of(entity)] += 1
                 found = {"article": record["id"], **entity}
                 write_line(orjson.dumps(found) if as_json else _as_line(found))
     for label in sorted({label for label, _ in counts}):

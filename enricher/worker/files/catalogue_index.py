@@ -2,9 +2,8 @@
 
 The lines stay the bytes that they are. Beside them are two arrays: the hashes of all names, folded in both steps and
 sorted, and the position of each name's line. A name that is looked up is found by bisection, and the few lines with its hash
-are parsed and compared. So a name takes 16 bytes beside its line, 32 if it ends
-with a legal form, and an entry 8.
-Python's hash differs from process to process, which also keeps crafted names from sharing one.
+are parsed and compared. So a name takes 16 bytes beside its line, 32 if it ends with a legal form, and an entry 8. Python's
+hash differs from process to process, which also keeps crafted names from sharing one.
 
 Every line is checked before the catalogue is used, and the first that is wrong refuses all, with file and number. When a new
 version is taken is not decided here (`live_catalogue.py`).
@@ -28,7 +27,7 @@ import orjson
 
 from enricher.errors import SettingsError
 from enricher.worker.records import CatalogueCard
-from enricher.worker.rules.catalogue import Candidate, Entry, Mention, candidates_of, may_be_organisation, name_keys
+from enricher.worker.rules.catalogue import Candidate, Entry, Mention, candidates_of
 
 SUFFIX = ".jsonl"
 """The files of a folder that belong to its catalogue."""
@@ -40,7 +39,7 @@ MAX_NAME_CHARS = 200
 MAX_CONTEXT_WORDS = 20
 MAX_LABELS = 20
 MAX_CANDIDATES = 50
-"""Entries with one name, after folding. A record lists them all for each entity, and has a bound of its own."""
+"""Entries with one name, after folding. A record lists them all for each entity, and is bounded itself."""
 _CACHED_MENTIONS = 16_384
 _READ_BYTES = 1 << 24
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -64,7 +63,7 @@ class CatalogueIndex:
 
     def __init__(self, files: CatalogueFiles, *, max_generation: int) -> None:
         """Check and index the lines of these files. Raises SettingsError, with file and line."""
-        self._text = files.text
+        self._files = files
         self.version = files.version
         self.modified_s = files.modified_s
         """When its newest file was written, in seconds since the epoch."""
@@ -101,15 +100,12 @@ class CatalogueIndex:
             number = np.int64(hash(key))
             low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
             starts.update(self._starts[low:high].tolist())
-        return [self._entry_at(start) for start in sorted(starts)]
-
-    def _entry_at(self, start: int) -> Entry:
-        return read_entry(self._text[start : self._text.find(b"\n", start)])
+        return [self._files.entry_at(start) for start in sorted(starts)]
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in the file's order."""
         for start in self._entry_starts:
-            yield self._entry_at(start)
+            yield self._files.entry_at(start)
 
     def shared_names(self) -> Iterator[list[Entry]]:
         """The entries that share a hash of a name, for each such name."""
@@ -117,7 +113,7 @@ class CatalogueIndex:
         bounds = np.flatnonzero(np.diff(hashes, prepend=hashes[:1] - 1, append=hashes[-1:] + 1))
         for first, last in pairwise(bounds.tolist()):
             if last - first > 1:
-                yield [self._entry_at(start) for start in sorted(self._starts[first:last].tolist())]
+                yield [self._files.entry_at(start) for start in sorted(self._starts[first:last].tolist())]
 
 
 class CatalogueFiles:
@@ -146,6 +142,10 @@ class CatalogueFiles:
             raise SettingsError(f"{path}: it changed while it was read")
         if not self.files:
             raise SettingsError(f"{path}: the folder has no file *{SUFFIX}")
+
+    def entry_at(self, start: int) -> Entry:
+        """The entry whose line begins at this position of the text. Raises WrongEntry."""
+        return read_entry(self.text[start : self.text.find(b"\n", start)])
 
     def place(self, position: int) -> str:
         """The file and the line number of a position in the text."""
@@ -211,10 +211,7 @@ class _Lines:
             entry = read_entry(line)
         except WrongEntry as error:
             raise self._refusal(start, str(error)) from None
-        legal = may_be_organisation(entry.labels)
-        keys = set[str]()
-        for name in entry.names:
-            keys |= name_keys(name, legal=legal)
+        keys = entry.keys
         if "" in keys:
             raise self._refusal(start, "a name has no characters that count")
         self.labels |= entry.labels
@@ -228,7 +225,7 @@ class _Lines:
             self._name_starts.append(start)
 
     def check_counts(self, max_generation: int) -> None:
-        """Refuse what no single line shows: cut files, equal ids, and generations that have no room."""
+        """Refuse what no single line shows: cut files, equal ids, and generations that are too high."""
         bounds = [*(each.start for each in self._files.files), len(self._files.text)]
         starts = np.frombuffer(self.starts, np.uint64)
         for start, promised in self._promised:
@@ -244,7 +241,7 @@ class _Lines:
         order = np.argsort(ids, kind="stable")
         for at in np.flatnonzero(ids[order][1:] == ids[order][:-1]).tolist():
             first, second = (self.starts[int(order[each])] for each in (at, at + 1))
-            if self._entry(first).id == self._entry(second).id:
+            if self._files.entry_at(first).id == self._files.entry_at(second).id:
                 raise self._refusal(second, f"the id of {self._files.place(first)} once more")
 
     def sorted_names(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
@@ -257,9 +254,6 @@ class _Lines:
             start = int(starts[MAX_CANDIDATES:][crowded].min())
             raise self._refusal(start, f"one of its names is, folded, that of {MAX_CANDIDATES} entries before it")
         return hashes, starts
-
-    def _entry(self, start: int) -> Entry:
-        return read_entry(self._files.text[start : self._files.text.find(b"\n", start)])
 
     def _refusal(self, position: int, reason: str) -> SettingsError:
         return SettingsError(f"catalogue {self._files.place(position)}: {reason}")

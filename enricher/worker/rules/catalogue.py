@@ -63,7 +63,13 @@ class Entry:
     @property
     def may_be_organisation(self) -> bool:
         """Whether its names may end with a legal form."""
-        return may_be_organisation(self.labels)
+        return not self.labels or any(label.upper() in ORGANISATIONS for label in self.labels)
+
+    @property
+    def keys(self) -> set[str]:
+        """The texts under which an index finds the entry: its names after both steps, and also without their legal form."""
+        keys = {fold_loosely(fold(name)) for name in self.names}
+        return keys | {split_legal_form(key)[0] for key in keys} if self.may_be_organisation else keys
 
     def is_for(self, label: str, language: str | None) -> bool:
         """Whether an entity with this label, in an article of this language, may be the entry."""
@@ -85,17 +91,6 @@ class Entry:
         """The entry as a candidate of an entity. `alone`: no other entry has the name."""
         context = tuple(words for each in self.context if (words := words_of(each)))
         return Candidate(self.id, match, self.parent, context, alone and not self.context)
-
-
-def may_be_organisation(labels: frozenset[str]) -> bool:
-    """Whether names of an entry with these labels may end with a legal form."""
-    return not labels or any(label.upper() in ORGANISATIONS for label in labels)
-
-
-def name_keys(name: str, *, legal: bool) -> set[str]:
-    """The texts under which an index finds a name: after both steps, and also without its legal form."""
-    loose = fold_loosely(fold(name))
-    return {loose, split_legal_form(loose)[0]} if legal else {loose}
 
 
 class Mention:
@@ -227,14 +222,18 @@ def add_ids(
     counts: dict[tuple[str, str], int] = {}
     for i, entity in enumerate(entities):
         ids: list[dict[str, Any]] = [{"id": each.id, "match": each.match} for each in candidates[i]]
-        outcome = "ambiguous" if ids else "unmatched"
         if i in found:
-            outcome, (entry_id, why) = "matched", found[i]
-            if all(each["id"] != entry_id for each in ids):
-                ids.append({"id": entry_id, "match": "surname"})
-            entity["ids"], entity["id"], entity["why"] = ids, entry_id, why
+            entity_id, why = found[i]
+            if all(each["id"] != entity_id for each in ids):
+                ids.append({"id": entity_id, "match": "surname"})
+            entity["ids"], entity["id"], entity["why"] = ids, entity_id, why
         elif ids:
             entity["ids"] = ids
-        key = entity["label"], outcome
+        key = entity["label"], outcome_of(entity)
         counts[key] = counts.get(key, 0) + 1
     return counts
+
+
+def outcome_of(entity: Mapping[str, Any]) -> str:
+    """Whether an entity that was looked up has an `id` (matched), only `ids` (ambiguous), or neither (unmatched)."""
+    return "matched" if "id" in entity else "ambiguous" if "ids" in entity else "unmatched"
