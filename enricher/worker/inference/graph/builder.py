@@ -24,7 +24,7 @@ from enricher.worker.inference.checkpoint.families import HeadNames
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.modernbert_weights import ModernBertConfig, ModernBertFamily
 from enricher.worker.inference.graph.bert import BertEncoder
-from enricher.worker.inference.graph.deberta import DebertaEncoder, DistanceOrder
+from enricher.worker.inference.graph.deberta import DebertaEncoder, DistanceOrder, embedded_distances
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.inference.graph.modernbert import ModernBertEncoder
 from enricher.worker.inference.graph.variants import MEANS, Variant
@@ -68,9 +68,9 @@ def _hidden_states(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter,
     if isinstance(family, DebertaFamily):
         config = checkpoint.config
         assert isinstance(config, DebertaConfig)
-        return DebertaEncoder(
-            checkpoint, family, variant, writer, weights, config, DistanceOrder.of(config)
-        ).hidden_states()
+        order = DistanceOrder.of(config)
+        embedded = embedded_distances(weights, family, config, order)
+        return DebertaEncoder(checkpoint, family, variant, writer, weights, config, order, embedded).hidden_states()
     assert isinstance(family, BertFamily), f"no encoder for {checkpoint.config.model_type}"
     return BertEncoder(checkpoint, family, variant, writer, weights).hidden_states()
 

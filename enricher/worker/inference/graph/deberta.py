@@ -22,6 +22,7 @@ import numpy.typing as npt
 from enricher.worker.inference.checkpoint.deberta_weights import TERMS, DebertaConfig, DebertaFamily
 from enricher.worker.inference.graph.bert import BertEncoder
 from enricher.worker.inference.graph.places import along, distances, most_places, token_places
+from enricher.worker.inference.graph.weights import Weights
 from enricher.worker.records import Float32Array
 
 
@@ -64,6 +65,20 @@ def distance_rows(config: DebertaConfig, given: npt.NDArray[np.int64]) -> npt.ND
     return np.clip(near + span, 0, 2 * span - 1)
 
 
+def embedded_distances(
+    weights: Weights, family: DebertaFamily, config: DebertaConfig, order: DistanceOrder
+) -> npt.NDArray[np.float64]:
+    """`[columns, width]`: the embeddings of the distances, in this order, after their norm. Raises ModelError."""
+    every = weights.read(f"{family.distances}.weight", (2 * config.span, config.hidden_size))
+    values = every[order.rows].astype(np.float64)
+    if not config.norms_distances:
+        return values
+    name, width = family.distances_norm, config.hidden_size
+    values -= values.mean(axis=-1, keepdims=True)
+    values /= np.sqrt(np.square(values).mean(axis=-1, keepdims=True) + config.layer_norm_eps)
+    return values * weights.read(f"{name}.weight", (width,)) + weights.read(f"{name}.bias", (width,))
+
+
 @dataclass(frozen=True, slots=True)
 class DebertaEncoder(BertEncoder):
     """Adds the nodes of the encoder. Methods raise ModelError if a weight does not fit."""
@@ -71,6 +86,8 @@ class DebertaEncoder(BertEncoder):
     family: DebertaFamily
     config: DebertaConfig
     order: DistanceOrder
+    embedded: npt.NDArray[np.float64]
+    """`[columns, width]`: the embeddings of the distances, in this order (`embedded_distances`)."""
 
     def _embeddings(self) -> str:
         """Word (+ position) (+ type 0) -> norm."""
@@ -172,21 +189,9 @@ class DebertaEncoder(BertEncoder):
         shared = {"c2p": family.layer.key, "p2c": family.layer.query}[term]
         name = family.in_layer(index, shared if config.share_att_key else f"attention.self.{TERMS[term]}")
         weight = self.weights.read(f"{name}.weight", (width, width)).astype(np.float64)
-        projected = self._embeddings_of_distances() @ weight.T + self.weights.read(f"{name}.bias", (width,))
+        projected = self.embedded @ weight.T + self.weights.read(f"{name}.bias", (width,))
         size = width // config.heads
         # Queries are scaled already, keys are not.
         scale = size**-0.5 * (1.0 if term == "c2p" else self._scale)
         table = (projected * scale).reshape(-1, config.heads, size).transpose(1, 2, 0)
         return np.ascontiguousarray(table, np.float32)
-
-    def _embeddings_of_distances(self) -> npt.NDArray[np.float64]:
-        """`[columns, width]`."""
-        config, family, width = self.config, self.family, self.config.hidden_size
-        every = self.weights.read(f"{family.distances}.weight", (2 * config.span, width))
-        values = every[self.order.rows].astype(np.float64)
-        if not config.norms_distances:
-            return values
-        name = family.distances_norm
-        values -= values.mean(axis=-1, keepdims=True)
-        values /= np.sqrt(np.square(values).mean(axis=-1, keepdims=True) + config.layer_norm_eps)
-        return values * self.weights.read(f"{name}.weight", (width,)) + self.weights.read(f"{name}.bias", (width,))
