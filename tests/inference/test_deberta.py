@@ -21,18 +21,15 @@ from support.deberta_references import (
     write_deep,
 )
 from support.deep_references import texts_of
-from support.layout import rows_of
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.deberta_weights import DebertaConfig
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
-from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.deberta import DistanceOrder, distance_rows
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import open_model, prepare_variant
-from enricher.worker.inference.run.selection import problem_of, variants_for
 
 TEXTS = texts_of(LENGTHS_TOKENS)
 
@@ -99,21 +96,6 @@ def test_distances_have_their_rows_in_an_order_that_suits_every_length(
         columns = order.columns[distances]
         assert columns.max() < 2 * tokens
         np.testing.assert_array_equal(distance_rows(config, distances), order.rows[columns])
-
-
-def test_windows_near_the_last_position_are_not_cut_short(window: MakeWindow, cache_dir: Path) -> None:
-    """The small one takes 192 tokens; variants that round lengths up need rows of distances behind the last."""
-    checkpoint = Checkpoint.open(FOLDER)
-    assert 192 == checkpoint.max_window_tokens
-    ids = (5 + np.random.default_rng(1).random(191) * 250).astype(np.int32).tolist()
-    found = []
-    for variant in (each for each in VARIANTS if each.precision == "fp32"):
-        path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
-        session = open_session(path, variant.runtime, threads_per_run=1)
-        (logits,) = session.run(["logits"], variant.feeds([window(ids)], 0))
-        found.append(rows_of(variant, logits, [window(ids)])[0][:191])
-    for each in found[1:]:
-        np.testing.assert_allclose(each, found[0], atol=1e-4)
 
 
 def test_heads_share_an_encoder_whatever_they_say_of_the_pooler(tmp_path: Path) -> None:
@@ -190,16 +172,3 @@ def test_a_missing_weight_of_the_head_is_named(name: str, tmp_path: Path) -> Non
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match=f"no weight {name!r} among"):
         open_model(folder)
-
-
-def test_precisions_that_are_not_built_say_why() -> None:
-    """int8 has no recipe for this encoder, and packed attention on a GPU scores no distances."""
-    checkpoint = Checkpoint.open(FOLDER)
-    reasons = {
-        variant.name: variant.why_unsuited(checkpoint.config)
-        for variant in (*variants_for("cpu"), *variants_for("cuda"))
-    }
-    refused = {name for name, reason in reasons.items() if reason is not None}
-    assert {"openvino-int8", "packed-fp16", "packed-cuda-fp32"} == refused
-    assert all("deberta-v2" in str(reasons[name]) for name in refused)
-    assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)

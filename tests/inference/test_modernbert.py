@@ -13,17 +13,14 @@ from inference.conftest import MakeWindow
 from inference.deep_answers import LIMITS, VARIANTS, answers, edit
 from safetensors.numpy import load_file, save_file
 from support.deep_references import texts_of
-from support.layout import rows_of
 from support.modernbert_references import FOLDER, HEADS, LENGTHS_TOKENS, DeepHead, write_deep
 
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
-from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import open_model, prepare_variant
-from enricher.worker.inference.run.selection import problem_of, variants_for
 
 TEXTS = texts_of(LENGTHS_TOKENS)
 
@@ -96,22 +93,6 @@ def test_the_newer_form_of_a_configuration_is_the_same_model(
     after = answers(folder, PaddedFloat32(), window, cache_dir, "logits", TEXTS[:40])
     for ours, theirs in zip(after, before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_windows_near_the_last_position_are_not_cut_short(window: MakeWindow, cache_dir: Path) -> None:
-    """The small one takes 192 tokens; variants that round lengths up need rows of rotary positions behind the last."""
-    checkpoint = Checkpoint.open(FOLDER)
-    assert 192 == checkpoint.max_window_tokens
-    ids = (5 + np.random.default_rng(1).random(191) * 250).astype(np.int32).tolist()
-    found = []
-    for variant in (each for each in VARIANTS if each.precision == "fp32"):
-        path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
-        (logits,) = open_session(path, variant.runtime, threads_per_run=1).run(
-            ["logits"], variant.feeds([window(ids)], 0)
-        )
-        found.append(rows_of(variant, logits, [window(ids)])[0][:191])
-    for each in found[1:]:
-        np.testing.assert_allclose(each, found[0], atol=1e-4)
 
 
 def test_heads_that_pool_in_different_ways_share_an_encoder(tmp_path: Path) -> None:
@@ -197,16 +178,3 @@ def test_a_missing_weight_is_named(tmp_path: Path) -> None:
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match=r"no weight 'head.norm.weight' among 41"):
         prepare_variant(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
-
-
-def test_precisions_that_are_not_built_say_why() -> None:
-    """int8 has no recipe for this encoder, and packed attention on a GPU has no rotary positions."""
-    checkpoint = Checkpoint.open(FOLDER)
-    reasons = {
-        variant.name: variant.why_unsuited(checkpoint.config)
-        for variant in (*variants_for("cpu"), *variants_for("cuda"))
-    }
-    refused = {name for name, reason in reasons.items() if reason is not None}
-    assert {"openvino-int8", "packed-fp16", "packed-cuda-fp32"} == refused
-    assert all("modernbert" in str(reasons[name]) for name in refused)
-    assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)

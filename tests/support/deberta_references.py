@@ -26,7 +26,7 @@ from enricher.worker.records import Float32Array
 from support.deep_references import (
     CLASSES,
     LABELS,
-    Kind,
+    kind_of,
     label_keys,
     seeded,
     seeded_norm,
@@ -93,13 +93,6 @@ _SHAPES: dict[Shape, dict[str, Any]] = {
     },
 }
 _SHAPES["p2c"] = _SHAPES["v2"] | {"pos_att_type": ["p2c"]}
-
-
-def kind_of(head: DeepHead) -> Kind:
-    """The end of the class's name in transformers."""
-    if head == "labels":
-        return "ForTokenClassification"
-    return "Model" if head in {"mean vector", "first vector"} else "ForSequenceClassification"
 
 
 def write_deep(shape: Shape, head: DeepHead, folder: Path) -> Path:

@@ -26,6 +26,13 @@ SEED = 20261129
 Kind = Literal["ForTokenClassification", "ForSequenceClassification", "Model"]
 
 
+def kind_of(head: str) -> Kind:
+    """The end of the class's name in transformers, for a family's head."""
+    if head == "labels":
+        return "ForTokenClassification"
+    return "Model" if head in {"mean vector", "first vector"} else "ForSequenceClassification"
+
+
 def texts_of(lengths_tokens: Sequence[int]) -> list[Int32Array]:
     """Ids of a text of each length."""
     random = np.random.default_rng(SEED)

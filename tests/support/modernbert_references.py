@@ -25,7 +25,7 @@ from enricher.worker.records import Float32Array
 from support.deep_references import (
     CLASSES,
     LABELS,
-    Kind,
+    kind_of,
     label_keys,
     seeded,
     seeded_norm,
@@ -79,13 +79,6 @@ _DEEP = {
     "classifier_activation": "gelu",
     "position_embedding_type": "absolute",
 }
-
-
-def kind_of(head: DeepHead) -> Kind:
-    """The end of the class's name in transformers."""
-    if head == "labels":
-        return "ForTokenClassification"
-    return "Model" if head in {"mean vector", "first vector"} else "ForSequenceClassification"
 
 
 def write_deep(head: DeepHead, folder: Path) -> Path:

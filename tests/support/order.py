@@ -94,6 +94,7 @@ SLOW = (
     "inference/test_memory.py",
     "inference/test_modernbert.py",
     "inference/test_openvino.py",
+    "inference/test_other_encoders.py",
     "inference/test_packed_cuda.py",
     "inference/test_pass_engine.py",
     "inference/test_quantisation.py",
