@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch  # type: ignore[import-not-found]  # in an environment of its own: models.md says how
+import torch  # type: ignore[import-not-found]  # in its own environment: models.md says how
 from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer, DataCollatorForTokenClassification
 
 WINDOW_TOKENS, OVERLAP_TOKENS = 256, 32

@@ -54,7 +54,7 @@ def renamed(text: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def run(commands: str, folder: Path) -> str:
-    """What the commands print; fails if one of them does."""
+    """Run the commands; returns what they print. Fails if one of them does."""
     environment = {
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),

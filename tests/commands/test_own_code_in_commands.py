@@ -91,7 +91,7 @@ def test_doctor_counts_what_would_be_skipped(
     ("backtracks", 1, "in before"),
 ])  # fmt: skip
 def test_a_function_that_hangs_ends_doctor(tmp_path: Path, name: str, code: int, message: str) -> None:
-    """By the watchdog, as it would end a worker, with the stack of every thread.
+    """The watchdog ends it as it would end a worker, with the stack of every thread.
 
     A regular expression that backtracks for ever lets no other thread run: then the timer of the process ends it.
     """

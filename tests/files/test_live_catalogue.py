@@ -40,7 +40,7 @@ class Worker:
         return found
 
     def answer(self, count: int, version: int | None = None) -> EnrichedRecord | DeadLetter:
-        """What becomes of an article with so many entities."""
+        """The outcome of an article with so many entities."""
         oslo = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
         article = Article("1", "", "Oslo", version=version)
         entities = [oslo.copy() for _ in range(count)]

@@ -232,7 +232,7 @@ def test_requests_are_signed_for_amazon(cloud: Cloud) -> None:
 
 
 def test_an_identity_that_hangs_is_an_outage(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the index, for which it is waited with the same bound."""
+    """The worker waits for it as for an index that is away, with the same bound."""
     cloud.hangs = True
     monkeypatch.setattr(search_clients, "_IDENTITY_S", 0.2)
     with serving() as search, pytest.raises(RecoveryExhausted, match=r"index.aws_region: no answer within 0.2 s"):

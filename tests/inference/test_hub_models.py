@@ -154,7 +154,7 @@ REFUSED: Mapping[str, tuple[Build, str]] = {
         changed(BERT, with_boxes),
         r"its inputs are .*bbox; we feed input_ids, attention_mask",
     ),
-    "code of its own": (
+    "its own code": (
         changed(BERT, lambda folder: write_config(folder, {"model_type": "xlm-token"})),
         r"\(xlm-token\) is not supported.*Its export as ONNX runs.*optimum-cli export onnx.*Else choose",
     ),
@@ -215,7 +215,7 @@ def is_suited(opened: Checkpoint, variant: Variant) -> bool:
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_kind_that_is_refused_says_what_to_do(kind: str, tmp_path: Path) -> None:
-    """By name, when it is loaded."""
+    """The refusal comes when the folder is loaded, and is by name."""
     build, message = REFUSED[kind]
     build(tmp_path / "model")
     assert "refused" == rows()[kind][2]

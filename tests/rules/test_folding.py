@@ -77,7 +77,7 @@ def test_possessives_end_with_an_apostrophe() -> None:
 
 @given(st.text(max_size=40))
 def test_folding_is_stable_and_only_the_second_step_adds_to_the_first(text: str) -> None:
-    """What is equal after the first step is after the second, and ASCII takes the short way to the same text."""
+    """Texts that are equal after the first step are equal after the second; ASCII takes a shorter way to the same text."""
     folded = fold(text)
     assert fold_loosely(folded) == fold_loosely(fold(unicodedata.normalize("NFC", text)))
     assert " ".join(folded.split()) == folded

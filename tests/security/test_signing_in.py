@@ -36,7 +36,7 @@ def unsigned(expires_s: float, subject: str = USER) -> str:
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    """What gives the worker its identity."""
+    """The stand-ins that give the worker its identity."""
     with serving_cloud(tmp_path) as served:
         served.token = unsigned
         yield served

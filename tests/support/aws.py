@@ -1,4 +1,4 @@
-"""What Amazon checks of a signed request: the signature of version 4, computed from what arrived, by its description."""
+"""Amazon's check of a signed request: the signature of version 4, computed from what arrived, by its description."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Cloud:
         )
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:  # noqa: C901, PLR0911, PLR0912  one case for each
-        """As the servers do."""
+        """Answer a request as the servers do."""
         path, query = urlsplit(target).path, {key: value[0] for key, value in parse_qs(urlsplit(target).query).items()}
         ends_s = time.time() + self.life_s
         until = datetime.fromtimestamp(ends_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,7 @@ only says so, after 10 s. So `errors.new_client` asks before it makes a client, 
 A constructor looks for its first token once a second, so each new client costs a second (confluent-kafka 2.16).
 
 A cloud's library keeps its tokens and renews them before they end, but bounds its requests in its own way or not at all
-(azure-identity: 300 s), so it is asked in a thread of its own. No message contains a token. What brokers say about one is
+(azure-identity: 300 s), so it is asked in another thread. No message contains a token. What brokers say about one is
 the matter of `errors`.
 """
 

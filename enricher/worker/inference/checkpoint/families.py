@@ -1,6 +1,6 @@
 """The interface of an encoder family: what config.json says of it, the names of its weights, and what is refused by name.
 
-Each family is a class in a file of its own (bert_weights.py, deberta_weights.py, modernbert_weights.py); configuration.py
+Each family is a class in its own file (bert_weights.py, deberta_weights.py, modernbert_weights.py); configuration.py
 lists them by `model_type`. graph/ has a file for the encoder of each, and shares heads, variants and writing. Nothing about
 ONNX is here.
 """
