@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from tools import ARTICLES, MINILM, ROOT, SCRIPTS
 from tools.bench.__main__ import app_of
 from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, trim
-from tools.bench.gpu.correctness import REFERENCE
 
 Entry = tuple[int, bytes]
 """Architecture and code."""
@@ -80,7 +79,7 @@ def test_packages_are_those_of_the_locks_with_their_hashes() -> None:
 def test_the_checkout_has_what_the_bench_reads_and_no_large_weights() -> None:
     """The models of the dry run, the articles and the scripts; 64 MiB hold it even before it is packed."""
     files = checkout_files()
-    read = [MINILM / "model.safetensors", REFERENCE / "bert" / "model.safetensors", ARTICLES, SCRIPTS / "bench"]
+    read = [MINILM / "model.safetensors", ARTICLES, SCRIPTS / "bench"]
     assert {path.relative_to(ROOT).as_posix() for path in read} <= {*files}
     assert [] == [name for name in files if name.endswith((".png", ".pyc"))]
     assert sum((ROOT / name).stat().st_size for name in files) < 64 * 2**20

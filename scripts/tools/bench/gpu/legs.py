@@ -23,7 +23,7 @@ import onnx
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Feeds, open_session
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
-from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
+from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.advice import cutter_for
 from enricher.worker.inference.run.model import open_model
@@ -104,16 +104,14 @@ def _article_lengths() -> list[list[int]]:
 
 
 STOCK = "stock optimizer fp16, padded"
-PACKED_FP16, PACKED_FP32, PADDED_FP32 = PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda")
+PACKED_FP16, PACKED_FP32 = PackedFloat16(), PackedCudaFloat32()
 
 
-def our_leg(
-    bench: GpuBench, checkpoint: Checkpoint, variant: Variant, outputs: Sequence[str] = ("labels", "scores")
-) -> Leg:
-    """A variant of ours. In a dry run its graph and arrays are made, and a variant for the CPU runs instead."""
+def our_leg(bench: GpuBench, checkpoint: Checkpoint, variant: Variant) -> Leg:
+    """A packed variant of ours. In a dry run its graph and arrays are made, and a variant for the CPU runs instead."""
     built, runs = bench.graph(checkpoint, variant), variant
     if bench.dry:
-        runs = PackedFloat32() if variant.packs else PaddedFloat32()
+        runs = PackedFloat32()
         built = bench.graph(checkpoint, runs)
     session = open_session(built.onnx_path, runs.runtime, threads_per_run=1)
 
@@ -121,7 +119,7 @@ def our_leg(
         arrays = variant.feeds(windows, 0)
         return runs.feeds(windows, 0) if bench.dry else arrays
 
-    return Leg(variant.name, feeds, lambda arrays: session.run(list(outputs), arrays), pads=not variant.packs)
+    return Leg(variant.name, feeds, lambda arrays: session.run(["labels", "scores"], arrays), pads=False)
 
 
 def stock_leg(bench: GpuBench, shape: str) -> Leg:

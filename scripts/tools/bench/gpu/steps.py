@@ -25,7 +25,7 @@ import orjson
 import typer
 
 from enricher.worker.inference.device.hardware import cuda_problem
-from tools.bench.gpu import correctness, engine, kafka_steps, speed
+from tools.bench.gpu import speed, worker_steps
 from tools.bench.gpu.legs import NOT_INSTALLED, has_torch, news
 from tools.bench.gpu.report import outcome
 from tools.bench.gpu.rows import GpuBench, ask_gpu
@@ -67,19 +67,16 @@ class Step:
 
 STEPS = (
     Step("machine", machine, 60),
-    Step("correct", correctness.correct, 90),
-    Step("labels", correctness.labels, 60),
     Step("peak", speed.peak, 60),
     Step("large", speed.large, 240),
-    Step("gate", engine.gate, 180),
-    Step("engine", engine.engine, 60),
-    Step("worker", kafka_steps.worker, 240),
+    Step("gate", worker_steps.gate, 180),
+    Step("engine", worker_steps.engine, 60),
+    Step("worker", worker_steps.worker, 240),
     Step("eager", speed.eager, 120),
     Step("fp32", speed.fp32, 90),
     Step("stock", speed.stock, 120),
     Step("compiled", speed.compiled, 90),
-    Step("memory", engine.memory, 60),
-    Step("peers", kafka_steps.peers, kafka_steps.PEERS_S),
+    Step("peers", worker_steps.peers, worker_steps.PEERS_S),
 )
 HELP = f"""Everything that is asked of the CUDA variants, the most important first, within a time. --dry needs no GPU.
 

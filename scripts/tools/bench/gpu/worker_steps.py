@@ -1,15 +1,21 @@
-"""The steps that need a broker, which Java runs here: the worker by processes of one group, and beside other workers."""
+"""The steps that run the worker: its engine and commands, the worker by processes of one group, and beside other workers.
+
+The last two need a broker, which Java runs here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import orjson
 import psutil
@@ -17,13 +23,15 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from enricher.worker.commands.running import repeating
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.padded import PackedFloat32
+from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import open_model
+from enricher.worker.records import Batch
 from tools import enricher_command
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.gpu.checkpoints import SHAPES, write_labelled
-from tools.bench.gpu.engine import run_command
-from tools.bench.gpu.legs import PACKED_FP16
+from tools.bench.gpu.legs import PACKED_FP16, Case, timed
 from tools.bench.gpu.rows import GpuBench, ask_gpu, model_source
 from tools.bench.legs.peers import Plan, compare
 from tools.bench.load import articles
@@ -31,6 +39,82 @@ from tools.bench.machine import cpu_s
 from tools.bench.peers.line_up import on_a_gpu
 from tools.bench.peers.results import OURS, RANDOM
 from tools.waiting import wait_until
+
+THREADS = (1, 2, 4)
+BATCHES = ((256, 32), (32, 256), (256, 128))
+"""Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
+RUNS_OF_A_PASS = 8
+"""Runs of each thread."""
+COMMAND_S = 120.0
+SAID_CHARS = 600
+_GOLD_ENTITIES = 334
+"""The fewest that the gate accepts with its default limit."""
+
+
+def engine(bench: GpuBench) -> None:
+    """The worker's model through its engine: 1, 2 and 4 threads, which leave their core while they wait."""
+    checkpoint = open_model(model_source())
+    for threads in THREADS[:1] if bench.dry else THREADS:
+        opened = _open(bench, checkpoint, threads)
+        for length, count in ((32, 4),) if bench.dry else BATCHES:
+            batches = [_batch(checkpoint, length, count)] * threads * (1 if bench.dry else RUNS_OF_A_PASS)
+            timing = timed(opened.run, batches, threads, bench.seconds(1.0))
+            bench.add(
+                threads=threads,
+                window_tokens=length,
+                windows=count,
+                tokens_per_s=len(batches) * length * count / timing.median_s,
+                ms_of_a_run=1e3 * timing.median_s * threads / len(batches),
+                cores=timing.cores,
+            )
+
+
+def gate(bench: GpuBench) -> None:
+    """The worker's own commands: the report that lets fp16 serve its model, and the sweep of batch sizes."""
+    device = ["--device", "cpu" if bench.dry else "cuda"]
+    gold = ["--gold", str(_small_gold(bench.scratch))] if bench.dry else []
+    check = ["check", model_source(), *device, "--precision", "bf16" if bench.dry else "fp16", *gold]
+    quickly = ["--batch-tokens", "64", "--concurrency", "1"] if bench.dry else []
+    rounds = ["--seconds", "0" if bench.dry else "0.2", "--rounds", "1" if bench.dry else "2", "--json"]
+    tune = ["tune", model_source(), *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
+    for command in (check, tune):
+        began_s = time.monotonic()
+        done, said = run_command(["model", *command], {"ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir)})
+        # A dry run's sentences need not pass.
+        passed = done.returncode == 0 or (bench.dry and command is check and done.returncode == 3)
+        seconds = time.monotonic() - began_s
+        bench.add(command=command[0], exit=done.returncode, seconds=seconds, said=said, ok=passed)
+        if command is tune:
+            (bench.out / "tune.json").write_text(done.stdout, encoding="utf-8")
+    for path in bench.cache_dir.rglob("gate-*"):
+        shutil.copy(path, bench.out)
+        bench.add(written=path.name)
+
+
+def run_command(arguments: Sequence[str], variables: Mapping[str, str]) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run a command of the worker; what it said last, if it failed, comes with it. Raises subprocess.TimeoutExpired."""
+    done = enricher_command.answer_of(*arguments, variables=variables, timeout_s=COMMAND_S)
+    return done, (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
+
+
+def _open(bench: GpuBench, checkpoint: Checkpoint, threads: int) -> OnnxEngine:
+    model = bench.graph(checkpoint, PackedFloat32() if bench.dry else PACKED_FP16)
+    return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=threads)
+
+
+def _batch(checkpoint: Checkpoint, length: int, count: int) -> Batch:
+    vocabulary = getattr(checkpoint.config, "vocab_size", None)
+    return Batch(tuple(Case("", (length,) * count).windows(vocabulary or 1000)))
+
+
+def _small_gold(folder: Path) -> Path:
+    """One sentence as often as the gate wants entities, for a dry run."""
+    path = folder / "gold.jsonl"
+    entities = [{"start": 8, "end": 14, "label": "LOC"}]
+    lines = [{"id": str(number), "text": "Rain in Berlin.", "entities": entities} for number in range(_GOLD_ENTITIES)]
+    path.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+    return path
+
 
 SIZES = (1, 4, 8)
 """Processes of a group. They share the GPU; beside an H100 one kept four cores busy."""
