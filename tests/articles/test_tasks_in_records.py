@@ -10,17 +10,22 @@ import orjson
 import pytest
 from articles.test_written_formats import ALL, written
 from hypothesis import given
-from support.records import HALVES, MODEL, NAMES, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
+from support.records import (
+    HALVES,
+    MODEL,
+    NAMES,
+    OTHER,
+    SEEN,
+    SIMILAR,
+    TOPIC,
+    encoder_of,
+    finished,
+    record_of_tasks,
+    records_of_tasks,
+)
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import (
-    FORMATS,
-    Encoder,
-    encode_record,
-    record_as_json,
-    record_writer,
-    serialise_findings,
-)
+from enricher.worker.articles import FORMATS, encode_record, record_as_json, serialise_findings
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.heads.embedding import write_embeddings
 from enricher.worker.records import (
@@ -32,7 +37,6 @@ from enricher.worker.records import (
     RawRecord,
     TaskCard,
     TaskReport,
-    Ticket,
 )
 
 NEW = ("classifications", "embeddings", "tasks")
@@ -118,21 +122,10 @@ def test_a_vector_that_cannot_be_written_is_a_dead_letter(
     assert [65_504.0, 65_504.0] == read.vector.tolist()
 
 
-def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFormat = "json") -> DeadLetter | None:
+def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFormat) -> DeadLetter | None:
     """What the encoder makes of a record, where records have at most this many bytes."""
-    writer = record_writer(output_format)
-    if writer.schema:
-        writer.begin_with(1)
-    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"{}"), arrived_s=0.0)
-    ticket.finish(record)
-    encoder = Encoder(
-        version="0",
-        max_record_bytes=limit_bytes,
-        max_dead_letter_bytes=10**6,
-        clock=lambda: 0.0,
-        writer=writer,
-    )
-    return encoder.outgoing(ticket).letter
+    ticket = finished(RawRecord(Partition("t", 0), 0, None, b"{}"), record)
+    return encoder_of(output_format, max_record_bytes=limit_bytes).outgoing(ticket).letter
 
 
 @pytest.mark.parametrize(("output_format", "vector_bytes"), [("json", 80_001), ("avro", 16_000), ("protobuf", 16_000)])

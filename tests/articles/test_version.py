@@ -10,11 +10,10 @@ import pytest
 from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import article_in, plain_record
+from support.records import article_in, encoder_of, finished, plain_record
 
 from enricher.errors import FatalError
-from enricher.worker.articles import Encoder, encode_record, record_writer
-from enricher.worker.contracts import RecordFormat
+from enricher.worker.articles import encode_record
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -23,7 +22,6 @@ from enricher.worker.records import (
     Outcome,
     Partition,
     RawRecord,
-    Ticket,
     Tombstone,
     Versioning,
 )
@@ -33,26 +31,6 @@ from enricher.worker.wiring.formats import line_reader, read_function
 
 epochs, offsets, generations = (st.integers(0, most) for most in (MAX_EPOCH, MAX_OFFSET, MAX_GENERATION))
 parts = st.tuples(epochs, offsets, generations)
-
-
-def headers_of(
-    raw: RawRecord, outcome: Outcome, versioning: Versioning, output_format: RecordFormat = "json"
-) -> dict[str, bytes | None]:
-    """The headers of the message that a worker with these numbers makes."""
-    writer = record_writer(output_format)
-    if writer.schema:
-        writer.begin_with(1)
-    encoder = Encoder(
-        version="0.1.0",
-        max_record_bytes=10**6,
-        max_dead_letter_bytes=10**6,
-        clock=lambda: 0.0,
-        writer=writer,
-        versioning=versioning,
-    )
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(outcome)
-    return dict(encoder.outgoing(ticket).headers)
 
 
 def test_a_version_has_this_layout() -> None:
@@ -99,16 +77,18 @@ def test_the_settings_have_the_ranges_of_a_version() -> None:
         assert [Ge(0), Le(most)] == bounds
 
 
-@pytest.mark.parametrize("output_format", ["json", "avro", "protobuf", "json-schema"])
-def test_records_and_tombstones_have_a_version_and_dead_letters_none(
-    raw: RawRecord, record: EnrichedRecord, output_format: RecordFormat
-) -> None:
+def headers_of(raw: RawRecord, outcome: Outcome, versioning: Versioning) -> dict[str, bytes | None]:
+    """The headers of the message that a worker with these numbers makes."""
+    return dict(encoder_of(versioning=versioning).outgoing(finished(raw, outcome)).headers)
+
+
+def test_records_and_tombstones_have_a_version_and_dead_letters_none(raw: RawRecord, record: EnrichedRecord) -> None:
     """The same number for both, so that a tombstone deletes what is older and nothing that is newer."""
     versioning, wanted = Versioning(3, 7), b"%d" % (3 << 55 | 1042 << 12 | 7)
     for outcome in (record, Tombstone()):
-        assert wanted == headers_of(raw, outcome, versioning, output_format)["enricher.version"]
+        assert wanted == headers_of(raw, outcome, versioning)["enricher.version"]
     letter = DeadLetter("decode", "InvalidArticle", "body is missing")
-    assert "enricher.version" not in headers_of(raw, letter, versioning, output_format)
+    assert "enricher.version" not in headers_of(raw, letter, versioning)
 
 
 def test_only_a_generation_gives_another_attempt_a_higher_version(raw: RawRecord, record: EnrichedRecord) -> None:

@@ -14,11 +14,11 @@ from confluent_kafka import Message
 from kafka.harness import Sent, header_list, publish, transaction
 from support.made_again import topic_id
 from support.reading import read_all
+from support.records import encoder_of, finished
 from support.topics import Topics
 
 from enricher.operate.dead_letters.letters import REDRIVE_COUNT, REDRIVEN_LETTER
-from enricher.worker.articles import Encoder
-from enricher.worker.records import DeadLetter, Partition, RawRecord, Ticket, Unreadable
+from enricher.worker.records import DeadLetter, Partition, RawRecord, Unreadable
 
 Place = tuple[int, int]
 NOW_S = time.time()
@@ -65,21 +65,12 @@ def die(
                     topic_id=each.topic_id or now_id,
                     unreadable=each.unreadable,
                 )
-                ticket = Ticket(raw, arrived_s=0.0)
-                ticket.finish(DeadLetter(each.stage, each.error_type, each.message))  # type: ignore[arg-type]  # four texts
-                message = _encoder(max_bytes, NOW_S - each.age_s).outgoing(ticket)
+                letter = DeadLetter(each.stage, each.error_type, each.message)  # type: ignore[arg-type]  # four texts
+                encoder = encoder_of(max_dead_letter_bytes=max_bytes, clock=lambda: NOW_S - each.age_s)  # noqa: B023  at once
+                message = encoder.outgoing(finished(raw, letter))
                 producer.produce(
                     topics.dead_letters, message.value, message.key, partition(each), headers=list(message.headers)
                 )
-
-
-def _encoder(max_bytes: int, time_s: float) -> Encoder:
-    return Encoder(
-        version="test",
-        max_record_bytes=16_000_000,
-        max_dead_letter_bytes=max_bytes,
-        clock=lambda: time_s,
-    )
 
 
 def publish_and_die(topics: Topics, inputs: Sequence[Sent], **changes: Any) -> dict[Place, Sent]:  # noqa: ANN401  of `Made`

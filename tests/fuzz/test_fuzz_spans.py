@@ -19,24 +19,15 @@ from jsonschema import Draft202012Validator
 from rules.word_rule import words
 from support.answers import WindowLabels, batch_result
 from support.properties import any_text, examples
+from support.records import encoder_of
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import Encoder
 from enricher.worker.articles.html_text import read_html
 from enricher.worker.heads import EntityHead
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import (
-    Article,
-    Batch,
-    ModelCard,
-    Partition,
-    RawRecord,
-    Ticket,
-    TokenizedArticle,
-    Window,
-)
+from enricher.worker.records import Article, Batch, ModelCard, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from enricher.worker.rules.assembly import finish_enriched, store_answers
 from enricher.worker.rules.windowing import WindowCutter
 from tools.worker_parts import decode_article, only_task
@@ -95,9 +86,7 @@ def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tup
 
 def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
     """The record as it goes to Kafka, checked against its schema."""
-    limit = 16_000_000
-    encoder = Encoder(version="test", clock=lambda: 0.0, max_record_bytes=limit, max_dead_letter_bytes=limit)
-    outgoing = encoder.outgoing(ticket)
+    outgoing = encoder_of(max_record_bytes=16_000_000).outgoing(ticket)
     assert outgoing.kind == "record"
     assert outgoing.value is not None
     headers = {name: value.decode() for name, value in outgoing.headers if value is not None}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.offenders import assert_none
 from support.properties import any_text
-from support.records import plain_record
+from support.records import encoder_of, finished, plain_record
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
@@ -24,7 +24,6 @@ from enricher.worker.articles import (
     MAX_REASON_BYTES,
     METADATA_FIELDS,
     RECORD_NAMESPACE,
-    Encoder,
     EventHeaders,
     encode_record,
     record_headers,
@@ -44,7 +43,6 @@ from enricher.worker.records import (
     RawRecord,
     TaskCard,
     TaskReport,
-    Ticket,
     TransformCard,
 )
 from tools.worker_parts import decode_article
@@ -287,10 +285,9 @@ def test_written_dead_letter_headers_are_valid(
 ) -> None:
     """Whatever the reason, the time, the size and the topic, the headers pass their schema."""
     raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),), topic_id=topic_id)
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(letter)
-    encoder = Encoder(version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
-    written = {name: None if value is None else value.decode() for name, value in encoder.outgoing(ticket).headers}
+    encoder = encoder_of(max_dead_letter_bytes=8192, clock=lambda: time_s)
+    headers = encoder.outgoing(finished(raw, letter)).headers
+    written = {name: None if value is None else value.decode() for name, value in headers}
     VALIDATORS["dead-letter-headers.v1"].validate(written)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from enricher.worker.articles import Encoder, RecordWriter, record_writer
+from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import (
     Article,
     Classification,
@@ -17,11 +19,14 @@ from enricher.worker.records import (
     EnrichedRecord,
     Entity,
     ModelCard,
+    Outcome,
     Pooling,
+    RawRecord,
     Skipped,
     TaskCard,
     TaskKind,
     TaskReport,
+    Ticket,
     Tombstone,
 )
 from support.properties import any_text
@@ -47,6 +52,28 @@ def plain_record(
 ) -> EnrichedRecord:
     """The record in which this model found these entities."""
     return EnrichedRecord(article, entities, coverage, [TaskReport(only_task(model), coverage)], labels=labels or {})
+
+
+def finished(raw: RawRecord, outcome: Outcome) -> Ticket:
+    """The ticket of a record, with its outcome."""
+    ticket = Ticket(raw, arrived_s=0.0)
+    ticket.finish(outcome)
+    return ticket
+
+
+def writer_of(output_format: RecordFormat, schema_id: int = 1) -> RecordWriter:
+    """Writes records as a worker does that has registered its schema."""
+    writer = record_writer(output_format)
+    if writer.schema:
+        writer.begin_with(schema_id)
+    return writer
+
+
+def encoder_of(output_format: RecordFormat = "json", **changes: Any) -> Encoder:  # noqa: ANN401  as the encoder takes
+    """An encoder whose clock stands still, with room for a megabyte, but for `changes`."""
+    room = {"max_record_bytes": 10**6, "max_dead_letter_bytes": 10**6}
+    usual: dict[str, Any] = {"version": "0.1.0", "clock": lambda: 0.0, "writer": writer_of(output_format), **room}
+    return Encoder(**usual | changes)
 
 
 OTHER = ModelCard("news-topics", "sha256:77c02e", "fp32")

@@ -12,10 +12,10 @@ import numpy as np
 import orjson
 import pytest
 from hypothesis import given
-from support.records import record_of_tasks, records_of_tasks
+from support.records import record_of_tasks, records_of_tasks, writer_of
 
 from enricher.operate.verify.recomputing import Document, alike, same_model
-from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer
+from enricher.worker.articles import FORMATS, encode_record, record_as_json
 from enricher.worker.contracts import RecordFormat
 from enricher.worker.records import EnrichedRecord, ModelCard
 
@@ -25,10 +25,8 @@ CARD = ModelCard("m", "d", "fp32")
 
 def document(record: EnrichedRecord, output_format: RecordFormat = "json") -> Document:
     """A record as the verifier reads it."""
-    writer = record_writer(output_format)
-    if writer.schema:
-        writer.begin_with(1)
-    read: Document = orjson.loads(record_as_json(writer.write(record), FORMATS[output_format].content_type))
+    value = writer_of(output_format).write(record)
+    read: Document = orjson.loads(record_as_json(value, FORMATS[output_format].content_type))
     return read
 
 
