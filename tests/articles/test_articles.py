@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.properties import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS
+from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS
 from enricher.worker.records import Article
 from tools.worker_parts import decode_article
 
@@ -45,33 +45,6 @@ def test_article_keeps_its_texts_and_its_metadata() -> None:
     metadata = {"language": "en", "source": "Agency", "url": "https://a.example", "published_at": "2026-03-14"}
     value = article(title=" Rain\n", body="Rén \U0001f68b", **metadata, words=3)
     assert Article("a-1", " Rain\n", "Rén \U0001f68b", metadata) == decode(value)
-
-
-def test_null_counts_as_absent_for_optional_fields() -> None:
-    """A serializer that writes every field it knows is no reason to refuse an article."""
-    value = article(title=None, language=None, source=None, url=None, published_at=None)
-    assert Article("a-1", "", "Rain in Bergen.", {}) == decode(value)
-
-
-@pytest.mark.parametrize("name", ["id", "body"])
-def test_needed_field_must_be_there(name: str) -> None:
-    """Without id or body there is no article, and the message says which it was."""
-    assert f"{name} is missing" == refusal(article(**{name: ...}))
-
-
-@pytest.mark.parametrize("name", ["id", "title", "body", *METADATA_FIELDS])
-@pytest.mark.parametrize("wrong", [1, 1.5, True, {CANARY: 1}, [], ["text"], None])
-def test_field_must_be_a_string(name: str, wrong: object) -> None:
-    """The message names it. A body may be an array, a time a number; null is absent in optional fields."""
-    right: dict[str, list[object]] = {"id": [], "body": [[], ["text"]], "published_at": [1, None]}
-    if wrong not in right.get(name, [None]) or isinstance(wrong, bool):
-        assert refusal(article(**{name: wrong})).startswith(f"{name} is not a string")
-
-
-@pytest.mark.parametrize("wrong", [[1], ["text", None], [["text"]], [CANARY, {}]])
-def test_paragraphs_must_be_strings(wrong: list[object]) -> None:
-    """What else an array holds is no text, and is not shown."""
-    assert "body is an array with an item that is not a string" == refusal(article(body=wrong))
 
 
 def test_paragraphs_are_joined_and_the_article_says_with_what() -> None:

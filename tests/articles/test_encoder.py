@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import any_text
-from support.records import plain_record
+from support.records import encoder_of as encoder
+from support.records import finished, plain_record
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
     MAX_REASON_BYTES,
     MIN_MESSAGE_BYTES,
-    Encoder,
     EventHeaders,
     clip,
     dead_letter_headers,
@@ -34,42 +34,16 @@ from enricher.worker.records import (
     LetterForm,
     ModelCard,
     OmittedHeaders,
-    Outcome,
     Partition,
     RawRecord,
     TaskCard,
     TaskReport,
-    Ticket,
     Tombstone,
 )
 
 LETTER = DeadLetter("decode", "InvalidArticle", "body is missing")
 CARD = ModelCard("m", "d", "fp32")
 VERSION = 1042 << 12
-NOW_S = 1773482400.25
-
-
-def encoder(
-    *,
-    max_record_bytes: int = 10**6,
-    max_dead_letter_bytes: int = 10**6,
-    events: EventHeaders | None = None,
-) -> Encoder:
-    """Make an encoder whose clock stands still."""
-    return Encoder(
-        version="0.1.0",
-        max_record_bytes=max_record_bytes,
-        max_dead_letter_bytes=max_dead_letter_bytes,
-        clock=lambda: NOW_S,
-        events=events,
-    )
-
-
-def finished(raw: RawRecord, outcome: Outcome) -> Ticket:
-    """Make the ticket of `raw`, with its outcome."""
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(outcome)
-    return ticket
 
 
 def ours(headers: list[tuple[str, bytes | None]]) -> dict[str, bytes | None]:
@@ -86,15 +60,6 @@ def test_output_goes_out_under_the_key_of_its_input(raw: RawRecord, record: Enri
         assert record_headers(raw, version=VERSION, tombstone=value is None) == message.headers
 
 
-def test_dead_letter_gives_the_input_back_untouched(raw: RawRecord) -> None:
-    """Key, value and headers are the input's own bytes, so that it can be sent again."""
-    message = encoder().outgoing(finished(raw, LETTER))
-    assert ("dead_letter", raw.key, raw.value) == (message.kind, message.key, message.value)
-    expected = dead_letter_headers(raw, LETTER, version="0.1.0", time_s=NOW_S, omitted_bytes=None)
-    assert expected == message.headers
-    assert message.letter is LETTER
-
-
 def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
     """At the bound it is written; a byte above it would be refused by the broker, with its whole transaction."""
     size = encoder().outgoing(finished(raw, record)).size_bytes
@@ -108,23 +73,6 @@ def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecor
         "publish", "OutputTooLarge", "the enriched record takes 10001 bytes, articles.max_record_bytes is 10000"
     )
     assert expected == message.letter
-    assert raw.value == message.value
-
-
-def test_whole_article_counts_and_the_dead_letter_says_so(raw: RawRecord, record: EnrichedRecord) -> None:
-    """At the bound it is written; a byte above it the message names the setting that makes records so large."""
-    whole = replace(record, article=replace(record.article, document=b"{}"))
-    document = b'{"b":"' + b"x" * (10_000 - encoder().outgoing(finished(raw, whole)).size_bytes - 6) + b'"}'
-    bounded = encoder(max_record_bytes=10_000)
-    at_bound = replace(record, article=replace(record.article, document=document))
-    assert bounded.outgoing(finished(raw, at_bound)).kind == "record"
-    above = replace(record, article=replace(record.article, document=document + b" "))
-    message = bounded.outgoing(finished(raw, above))
-    said = (
-        f"the enriched record takes 10001 bytes ({len(document) + 1} of them are its article: output.article=whole), "
-        "articles.max_record_bytes is 10000"
-    )
-    assert DeadLetter("publish", "OutputTooLarge", said) == message.letter
     assert raw.value == message.value
 
 
@@ -261,12 +209,6 @@ def test_bound_too_small_for_our_own_headers_is_refused_at_start() -> None:
         encoder(max_dead_letter_bytes=4095)
 
 
-def test_unfinished_ticket_is_a_bug(raw: RawRecord) -> None:
-    """Only finished tickets are released."""
-    with pytest.raises(AssertionError):
-        encoder().outgoing(Ticket(raw, arrived_s=0.0))
-
-
 sizes = st.integers(0, 6000)
 
 
@@ -312,31 +254,6 @@ TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 NOT_FINITE = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
 
 
-@pytest.mark.parametrize(
-    ("topic_id", "named", "record_id", "schema_version"),
-    [
-        (None, [], b"5f489b73-79ad-57b8-a3f9-50718fb085ce", b"1"),
-        (TOPIC_ID, [("enricher.source.topic.id", TOPIC_ID.encode())], b"176f5b68-ac71-5223-8648-76f7f7335efa", b"2"),
-    ],
-)
-def test_record_has_these_headers(
-    raw: RawRecord, topic_id: str | None, named: list[object], record_id: bytes, schema_version: bytes
-) -> None:
-    """Name by name, byte by byte: consumers keep the ids, and a tombstone has no content type."""
-    expected = [
-        ("enricher.source.topic", b"articles"),
-        *named,
-        ("enricher.source.partition", b"3"),
-        ("enricher.source.offset", b"1042"),
-        ("enricher.record.id", record_id),
-        ("enricher.version", b"4268032"),
-        ("enricher.schema.version", schema_version),
-    ]
-    known = replace(raw, topic_id=topic_id)
-    assert expected == record_headers(known, version=VERSION, tombstone=True)
-    assert [*expected, ("content-type", b"application/json")] == record_headers(known, version=VERSION, tombstone=False)
-
-
 @given(
     any_text(max_size=20),
     st.sampled_from([None, TOPIC_ID]),
@@ -369,27 +286,6 @@ def test_dead_letter_has_these_headers(raw: RawRecord, named: list[object]) -> N
         ("enricher.dlq.time", b"2026-03-14T10:00:00.250Z"),
     ]
     assert expected == dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=1773482400.25, omitted_bytes=None)
-
-
-def test_headers_of_the_input_cannot_be_taken_for_ours(raw: RawRecord) -> None:
-    """They keep their values and their order under names from which the input's can be restored."""
-    names = [
-        "enricher.dlq.value.omitted_bytes",
-        "input.enricher.x",
-        "input.input.enricher.x",
-        "enricherless",
-        "input.x",
-    ]
-    forged = replace(raw, headers=tuple((name, b"%d" % index) for index, name in enumerate(names)))
-    headers = dead_letter_headers(forged, NOT_FINITE, version="0.1.0", time_s=0.0, omitted_bytes=None)
-    assert [
-        ("input.enricher.dlq.value.omitted_bytes", b"0"),
-        ("input.input.enricher.x", b"1"),
-        ("input.input.input.enricher.x", b"2"),
-        ("enricherless", b"3"),
-        ("input.x", b"4"),
-    ] == headers[: len(names)]
-    assert headers[len(names)][0] == "enricher.dlq.stage"
 
 
 def test_value_left_out_is_said_with_its_size(raw: RawRecord) -> None:

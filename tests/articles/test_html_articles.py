@@ -5,28 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import orjson
 import pytest
-from support.records import article_in, plain_record
+from support.records import article_in
 
 from enricher.errors import InvalidArticle, SettingsError
-from enricher.worker.articles import ArticleReader, encode_record, write_entities
-from enricher.worker.heads import EntityHead
+from enricher.worker.articles import ArticleReader, write_entities
 from enricher.worker.loop.queues import beyond_the_record
-from enricher.worker.records import (
-    Article,
-    Coverage,
-    Entity,
-    OwnedLabels,
-    Partition,
-    RawRecord,
-    Ticket,
-    TokenizedArticle,
-    TokenizedField,
-)
+from enricher.worker.records import Article, Entity, Partition, RawRecord
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import article_reader, line_reader
 
@@ -145,47 +132,11 @@ def test_the_map_counts_as_memory_of_the_article(reads: Reads) -> None:
     assert article.source_map.size_bytes == beyond_the_record(article, record) > 0
 
 
-# ---- entities
-
-
-class CharSpans:
-    """Each character is a token."""
-
-    def chars_of(self, token: int) -> tuple[int, int]:
-        """One character."""
-        return token, token + 1
-
-
-def entities_at(article: Article, *ranges: tuple[int, int]) -> list[Entity]:
-    """What the head finds if the characters of the body in each range are labelled as one entity."""
-    labels = np.zeros(len(article.title) + len(article.body), np.int32)
-    for start, end in ranges:
-        labels[len(article.title) + start : len(article.title) + end] = 2
-        labels[len(article.title) + start] = 1
-    texts: Any = (("title", article.title), ("body", article.body))
-    fields = tuple(TokenizedField(name, np.zeros(len(text), np.int32), CharSpans()) for name, text in texts)
-    ticket = Ticket(raw(""), 0.0, article=article, tokens=TokenizedArticle(fields))
-    return EntityHead.of(("O", "B-PER", "I-PER")).find(
-        ticket, [OwnedLabels(0, labels, np.ones(len(labels), np.float32))]
-    )
-
-
-def test_entities_count_in_the_source_and_have_the_text_of_a_reader(reads: Reads) -> None:
-    """`Mül</b>ler` is the slice, `Müller` the text; a character reference belongs to its word as a whole."""
-    article = reads(body_format="html").read(raw(HTML, title="Ana"))
-    body = article.body
-    fjord = body.index("fjord")
-    found = entities_at(article, (4, 10), (fjord, fjord + 1), (body.index("Lisbon"), len(body)))
-    assert ["Müller", "fjord", "Lisbon"] == [each["text"] for each in found]
-    assert ["Mül</b>ler", "&fjlig;ord", "Lisbon"] == [HTML[each["start"] : each["end"]] for each in found]
-    record = orjson.loads(encode_record(plain_record(article, tuple(found), Coverage(1, 1, truncated=False))))
-    assert ("html", found) == (record["body_format"], record["entities"])
-
-
 def test_an_entity_off_by_a_character_is_noticed(reads: Reads) -> None:
     """The check before a record is written knows the map."""
     article = reads(body_format="html").read(raw(HTML))
-    (found,) = entities_at(article, (4, 10))
+    start = HTML.index("Mül")
+    found = Entity(field="body", start=start, end=start + len("Mül</b>ler"), text="Müller", label="PER", score=1.0)
     assert 1 == len(write_entities(article, [found]))
     with pytest.raises(AssertionError):
-        write_entities(article, [found | {"start": found["start"] + 1}])
+        write_entities(article, [found | {"start": start + 1}])

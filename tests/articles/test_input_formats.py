@@ -13,29 +13,14 @@ from typing import Any, cast
 
 import orjson
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from support.bounded import binary
-from support.records import article_in, plain_record
+from support.records import article_in
 
 from enricher.errors import InvalidArticle, SettingsError
-from enricher.worker.articles import (
-    FORMATS,
-    ArticleReader,
-    encode_record,
-    formats,
-    record_as_json,
-    record_formats,
-    record_writer,
-)
-from enricher.worker.articles.envelope import read_frame
-from enricher.worker.articles.formats import SCHEMA_FORMATS, InputFormat, compile_schema
-from enricher.worker.articles.record_formats import Decode, Encode, WrittenFormat
-from enricher.worker.articles.schemas import Decoder, Schema
-from enricher.worker.contracts import RecordFormat, SchemaType
-from enricher.worker.records import Article, Coverage, Partition, RawRecord
+from enricher.worker.articles import ArticleReader, formats
+from enricher.worker.articles.formats import compile_schema
+from enricher.worker.articles.schemas import Schema
+from enricher.worker.records import Partition, RawRecord
 
 
 def test_an_unknown_type_of_schema_is_refused() -> None:
@@ -43,11 +28,6 @@ def test_an_unknown_type_of_schema_is_refused() -> None:
     unknown: Any = "XML"
     with pytest.raises(InvalidArticle, match="only AVRO, PROTOBUF and JSON"):
         formats.compile_schema(Schema(unknown, "<x/>"))
-
-
-def test_the_libraries_of_the_extra_are_there() -> None:
-    """Guards the test below."""
-    formats.require_formats()
 
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,20 +105,6 @@ SCHEMA = '{"title": "Article", "type": "object", "properties": {"id": {"type": "
 DECODE = compile_schema(Schema("JSON", SCHEMA))
 
 
-@pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
-def test_what_confluents_serializer_writes_is_read(
-    mock_registry: SchemaRegistryClient, conf: dict[str, object]
-) -> None:
-    """With its prefix and with its header."""
-    headers: list[tuple[str, str | bytes | None]] = []
-    serializer = JSONSerializer('{"title": "Article", "type": "object"}', mock_registry, conf=conf)
-    value = serializer(ARTICLE, SerializationContext("articles", MessageField.VALUE, headers))
-    frame = read_frame(value, binary(headers))
-    assert frame is not None
-    assert ("guid" if conf else "id") == frame.reference.kind
-    assert ARTICLE == DECODE(frame.payload)
-
-
 def test_a_byte_order_mark_is_skipped() -> None:
     """As of JSON without a schema."""
     assert {"id": "a"} == DECODE(b'\xef\xbb\xbf{"id": "a"}')
@@ -161,40 +127,6 @@ def test_what_is_no_object_is_refused(payload: bytes) -> None:
 def test_the_schema_itself_is_not_looked_at() -> None:
     """However hostile it is."""
     assert {} == compile_schema(Schema("JSON", "[" * 1_000_000))(b"{}")
-
-
-TOY = cast("RecordFormat", "toy")
-TOY_SCHEMA = cast("SchemaType", "TOY")
-RECORD = plain_record(Article("a-1", "", "Oslo"), [], Coverage(1, 1, truncated=False))
-
-
-def codec() -> tuple[Encode, Decode]:
-    """Turns the JSON of records around, and back."""
-    return lambda record: encode_record(record)[::-1], lambda payload: payload[::-1]
-
-
-def compiled(schema: Schema) -> Decoder:
-    """Reads articles that are turned around."""
-    assert TOY_SCHEMA == schema.type
-    return lambda payload: cast("dict[str, Any]", orjson.loads(payload[::-1]))
-
-
-def test_records_of_a_new_format_are_written_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its media type, behind the prefix with the number of its schema."""
-    monkeypatch.setitem(FORMATS, TOY, WrittenFormat(b"application/toy", TOY_SCHEMA, codec, b"\7"))
-    monkeypatch.setattr(record_formats, "record_schema", lambda schema_type: f"the schema of {schema_type}")
-    writer = record_writer(TOY)
-    assert (b"application/toy", Schema(TOY_SCHEMA, "the schema of TOY")) == (writer.content_type, writer.schema)
-    writer.begin_with(5)
-    value = writer.write(RECORD)
-    assert value.startswith(b"\0\0\0\0\5\7}")
-    assert encode_record(RECORD) == record_as_json(value, b"application/toy")
-
-
-def test_articles_of_a_new_format_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its compiler is asked for the decoder of a schema."""
-    monkeypatch.setitem(SCHEMA_FORMATS, TOY_SCHEMA, InputFormat(compiled))
-    assert {"id": "a-1"} == compile_schema(Schema(TOY_SCHEMA, "any"))(b'}"1-a":"di"{')
 
 
 def turned_around(value: bytes, max_value_bytes: int) -> dict[str, Any]:

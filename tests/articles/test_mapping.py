@@ -14,12 +14,7 @@ from support.properties import any_text
 from support.records import article_in
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import (
-    MAX_ID_CHARS,
-    METADATA_FIELDS,
-    ArticleReader,
-    FieldMapping,
-)
+from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, ArticleReader, FieldMapping
 from enricher.worker.articles.mapping import FIELDS, MAX_CHARS, MAX_NAME_CHARS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.commands.running import describe
 from enricher.worker.records import Article, Headers, Partition, RawRecord
@@ -148,7 +143,6 @@ def test_paragraphs_are_joined_wherever_they_are() -> None:
     assert ("Rain in Bergen.", " ") == (found.body, found.body_separator)
     message = refusal(USUAL | {"x": {"y": ["Rain", [CANARY]]}}, mapping)
     assert "body is an array with an item that is not a string at /x/y" == message
-    assert "when it is joined" in refusal(USUAL | {"x": {"y": [""] * 100_000}}, mapping)
     assert "when it is joined" in refusal(USUAL | {"doc": {"blocks": [{"text": ""}] * 100_000}}, BLOCKS)
 
 
@@ -258,21 +252,18 @@ def test_numbers_and_booleans_are_ids_where_the_setting_says_so(number: str, tex
 
 
 @pytest.mark.parametrize(
-    "number", ["18446744073709551616", "-9223372036854775809", "4503599627370497.3", "1.5", "1e3", "0.1", "1e300"]
+    "number",
+    [
+        *map(
+            orjson.loads, ["18446744073709551616", "-9223372036854775809", "4503599627370497.3", "1.5", "1e3", "1e300"]
+        ),
+        *(2**64, -(2**63) - 1, 10**400, float("nan"), float("inf"), float("-inf")),
+    ],
 )
-def test_numbers_that_may_become_the_same_id_are_refused(number: str) -> None:
-    """A double is all that is left of them, and another number may have the same one."""
-    document = orjson.loads(f'{{"n": {number}, "body": "Oslo"}}')
-    with pytest.raises(InvalidArticle, match="a number that is not whole, or has more than 64 bits at /n") as caught:
-        FieldMapping({"id": "/n"}, scalar_ids=True).article(document, raw(), LIMIT_CHARS)
-    assert number not in str(caught.value)
-
-
-@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400, float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_json_cannot_hold_are_no_ids(number: float) -> None:
-    """Decoders of other formats may return them."""
-    with pytest.raises(InvalidArticle, match="not whole, or has more than 64 bits"):
-        FieldMapping(scalar_ids=True).article(USUAL | {"id": number}, raw(), LIMIT_CHARS)
+def test_numbers_that_may_become_the_same_id_are_refused(number: float) -> None:
+    """Of those in JSON a double is all that is left; decoders of other formats may return what JSON cannot hold."""
+    with pytest.raises(InvalidArticle, match=r"^id is a number that is not whole, or has more than 64 bits at /n$"):
+        FieldMapping({"id": "/n"}, scalar_ids=True).article(USUAL | {"n": number}, raw(), LIMIT_CHARS)
 
 
 @given(first=st.integers(-(2**70), 2**70), second=st.integers(-(2**70), 2**70))
@@ -352,20 +343,19 @@ def test_fields_that_cannot_be_are_refused(fields: dict[str, str], words: str) -
 
 
 @pytest.mark.parametrize(
-    ("metadata", "words"),
+    ("name", "where", "words"),
     [
-        ({"": "/x"}, "the name of /x is empty"),
-        ({"x" * (MAX_NAME_CHARS + 1): "/x"}, "a name has 129 characters, at most 128"),
-        ({"\ud83d": "/x"}, "lone surrogate"),
-        ({"x": "y"}, "'y' is not a JSON Pointer"),
-        ({"x": "key"}, "'key' is not a JSON Pointer"),
-        ({"x": "/tags/*"}, r"x cannot have \* in its pointer: only body"),
+        ("", "/x", "the name of /x is empty"),
+        ("x" * (MAX_NAME_CHARS + 1), "/x", "a name has 129 characters, at most 128"),
+        ("\ud83d", "/x", "lone surrogate"),
+        ("x", "key", "'key' is not a JSON Pointer"),
+        ("x", "/tags/*", r"x cannot have \* in its pointer: only body"),
     ],
 )
-def test_metadata_that_cannot_be_is_refused(metadata: dict[str, str], words: str) -> None:
+def test_metadata_that_cannot_be_is_refused(name: str, where: str, words: str) -> None:
     """A name that cannot be written would end the worker with the first article."""
     with pytest.raises(ValueError, match=words):
-        FieldMapping(metadata=metadata)
+        FieldMapping(metadata={name: where})
 
 
 OSLO = {"id": "a-1", "title": "Rain", "body": "Oslo"}
@@ -451,15 +441,10 @@ def test_the_setting_decides() -> None:
         line_reader(strict).read(raw)
 
 
-def test_the_summary_of_a_run_counts_what_was_skipped() -> None:
-    """A skipped input is published without a record: the parts add up to the whole."""
+def test_the_summary_of_a_run_says_what_was_skipped_and_dropped() -> None:
+    """A skipped input is published without a record: the parts add up to the whole. Dropped fields only if there are any."""
     counters = Counters(records=1, skipped=2)
     assert describe(counters).startswith("3 published (1 enriched, 0 dead letters, 0 tombstones, 2 skipped)")
-
-
-def test_the_summary_of_a_run_names_what_was_dropped() -> None:
-    """`enrich` ends with it; it says nothing where nothing was dropped."""
-    counters = Counters()
     assert "optional" not in describe(counters)
     counters.dropped_fields.update(["url", "title", "url"])
     assert describe(counters).endswith("; optional fields dropped: 2 url, 1 title")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
@@ -101,11 +100,6 @@ def test_a_document_is_replaced_before_the_mapping() -> None:
     assert b'{"id":"ah","body":["One.","Two."],"day":"2026-01-02"}' == article.document
 
 
-def test_none_skips_an_article() -> None:
-    """It is neither a tombstone nor a dead letter."""
-    assert Skipped() == read(lambda _document, _headers: None)
-
-
 def test_delete_events_are_judged_as_published() -> None:
     """The verifier reads `articles.deleted` in the input, so a function neither makes nor unmakes a delete event."""
     transform = document_transform(door(lambda _document, _headers: None), MAX_BYTES)
@@ -131,13 +125,6 @@ class OddText(str):
 
 class WithoutWordsError(Exception):
     """An error whose message ends the process, or so it thinks."""
-
-    def __str__(self) -> str:
-        raise SystemExit(3)
-
-
-class WithoutWordsArticle(InvalidArticle):
-    """An error of ours, or so it seems, with such a message."""
 
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -189,19 +176,6 @@ def recursing(given: object) -> object:
     return recursing(given)
 
 
-def circle(given: dict[str, Any]) -> dict[str, Any]:
-    """A document that contains itself."""
-    given["again"] = given
-    return given
-
-
-def deep(given: dict[str, Any]) -> dict[str, Any]:
-    """A document of 300 levels."""
-    for _ in range(300):
-        given = {**GIVEN, "in": given}
-    return given
-
-
 @pytest.mark.parametrize(
     ("function", "error_type", "message"),
     [
@@ -213,7 +187,6 @@ def deep(given: dict[str, Any]) -> dict[str, Any]:
             "Exception",
             "Ana left" + "x" * (MAX_REASON_BYTES - 8),
         ),
-        (raising(WithoutWordsArticle("x")), "WithoutWordsArticle", "its message cannot be read"),
         (raising(WithoutNameError("x")), "WithoutNameError", "x"),
         (raising(ValueError("x" * 10_000_000)), "ValueError", "x" * MAX_REASON_BYTES),
         (raising(ValueError("two\nlines \ud800")), "ValueError", "two lines ?"),
@@ -236,12 +209,8 @@ def test_whatever_it_raises_is_a_dead_letter(function: Function, error_type: str
 GARBAGE: dict[str, object] = {
     "a number": 1,
     "text": "x",
-    "bytes": b"{}",
     "a list": [GIVEN],
-    "a set": {1},
-    "a type": dict,
     "a generator": iter("x"),
-    "an exception": ValueError("x"),
     "names that are no text": {1: 2},
     "values that are not JSON": {**GIVEN, "x": object()},
     "a lone surrogate": {**GIVEN, "x": "\ud800"},
@@ -261,12 +230,6 @@ def test_a_mapping_that_raises_when_it_is_read_is_a_dead_letter() -> None:
     with pytest.raises(InvalidArticle) as refused:
         read(lambda _document, _headers: OddMapping())
     assert ("transform", "WithoutWordsError") == (refused.value.stage, refused.value.foreign_type)
-
-
-@pytest.mark.parametrize("function", [circle, deep])
-def test_a_document_without_end_or_too_deep_is_refused(function: Function) -> None:
-    """It may have as many levels as the Python interface takes."""
-    assert "254 levels" in refusal(function).message
 
 
 def test_ctrl_c_and_a_lack_of_memory_pass() -> None:
@@ -305,18 +268,6 @@ def test_what_it_keeps_or_changes_later_does_no_harm() -> None:
     assert isinstance(record, EnrichedRecord)
     assert GIVEN == orjson.loads(article.document or b"")
     assert encode_record(serialise_findings(RECORD, (CARD,))) == encode_record(record)
-
-
-def test_a_thread_that_it_starts_is_its_own_matter() -> None:
-    """It delays no answer."""
-    end = threading.Event()
-
-    def start(document: dict[str, Any], _headers: object) -> dict[str, Any]:
-        threading.Thread(target=end.wait, daemon=True).start()
-        return document
-
-    assert isinstance(read(start), Article)
-    end.set()
 
 
 # ---- the record
