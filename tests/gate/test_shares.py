@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.workshop.comparison import changes_of
-from enricher.workshop.gate.scoring import EntitySpan, count_by_text, score, share
+from enricher.workshop.gate.scoring import (
+    Counts,
+    EntitySpan,
+    Interval,
+    count_by_text,
+    delta_interval,
+    delta_points,
+    score,
+    share,
+    total,
+)
 
 WORDS = 40
 
@@ -130,3 +140,47 @@ def test_changes_account_for_every_finding(seed: int) -> None:
     assert len(b) == kept + sum(each.b is not None for each in changes)
     assert [] == changes_of(a, a)
     assert sum(each.kind == "lost" for each in changes) == sum(each.kind == "gained" for each in back)
+
+
+ANNA = EntitySpan("body", 0, 4, "PER")
+
+
+ROME = EntitySpan("body", 10, 14, "LOC")
+
+
+NOTHING = count_by_text([], [])
+
+
+@pytest.mark.parametrize(
+    "change", [{"field": "title"}, {"start": 1}, {"end": 5}, {"label": "ORG"}], ids=lambda change: next(iter(change))
+)
+def test_a_span_is_right_only_where_all_four_agree(change: dict[str, str | int]) -> None:
+    """Half a match is none."""
+    other = EntitySpan(**{"field": "body", "start": 0, "end": 4, "label": "PER", **change})  # type: ignore[arg-type]
+    assert Counts(0, 1, 1) == total(count_by_text([[other]], [[ANNA]]))
+
+
+def test_nothing_expected_and_nothing_predicted_is_perfect() -> None:
+    """No division by zero, and no loss where there was nothing to lose."""
+    counts = total(count_by_text([[]], [[]]))
+    assert (1.0, 1.0, 1.0) == (counts.precision, counts.recall, counts.f1)
+    assert (Counts(0, 0, 0), Interval(0.0, 0.0)) == (total(NOTHING), delta_interval(NOTHING, NOTHING))
+
+
+def test_a_loss_is_told_in_points_below_zero() -> None:
+    """From 1 to two thirds: 33.3 points are lost. One in another text is missed, and right nowhere."""
+    reference = count_by_text([[ANNA, ROME]], [[ANNA, ROME]])
+    assert pytest.approx(-100 / 3) == delta_points(reference, count_by_text([[ANNA]], [[ANNA, ROME]]))
+    assert pytest.approx(-100) == delta_points(reference, count_by_text([[ANNA], []], [[], [ANNA]]))
+
+
+def test_a_loss_everywhere_is_no_chance_and_a_loss_in_one_text_may_be() -> None:
+    """The interval leaves zero out in the first case and holds it in the second. Nothing differs from itself."""
+    expected = [[ANNA, ROME]] * 100
+    all_right, half = count_by_text(expected, expected), count_by_text([[ANNA]] * 100, expected)
+    one_less = count_by_text([[ANNA], *expected[1:]], expected)
+    assert delta_interval(all_right, half).high_points < -30
+    interval = delta_interval(all_right, one_less)
+    assert interval.low_points < 0 <= interval.high_points
+    assert interval == delta_interval(all_right, one_less), "the same seed draws the same texts"
+    assert Interval(0.0, 0.0) == delta_interval(one_less, one_less)

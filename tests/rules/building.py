@@ -74,3 +74,15 @@ def entities_of(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
 def window_of(length: int, arrived_s: float, ticket: Ticket | None = None) -> Window:
     """A window of some length."""
     return Window(ticket or Ticket(raw(0), arrived_s), np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)
+
+
+class Counting(str):
+    """A text that counts how many of its characters are taken out of it."""
+
+    taken = 0
+
+    def __getitem__(self, key: object) -> str:
+        """The same."""
+        piece = super().__getitem__(key)  # type: ignore[index]
+        Counting.taken += len(piece)
+        return piece

@@ -19,37 +19,16 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from enricher.worker.records import Batch, Window
-from enricher.worker.rules.batching import EARLY_POWER, BatchRules
+from enricher.worker.rules.batching import EARLY_POWER, BatchRules, LengthBucketScheduler
 from enricher.worker.rules.load import share_at_load
+from enricher.worker.rules.packing import ArrivalScheduler
 
 TICK_S = 1 / 1024
 """Times are multiples of it, so that sums are exact."""
 
-
-class Scheduler(Protocol):
-    """What is looked at here of a scheduler."""
-
-    @property
-    def queued_windows(self) -> int:
-        """How many windows wait."""
-        ...
-
-    @property
-    def queued_tokens(self) -> int:
-        """Their tokens."""
-        ...
-
-    def add(self, windows: Sequence[Window]) -> None:
-        """Queue windows."""
-
-    def next_due_s(self) -> float | None:
-        """When the next batch is due."""
-
-    def next_batch(self, now_s: float, *, idle_threads: int, load: float) -> Batch | None:
-        """The batch to run next."""
+Scheduler = LengthBucketScheduler | ArrivalScheduler
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,12 +18,12 @@ MAX_DEATHS, ALONE_ARTICLES = 3, 12
 Ending = Literal["death", "leave", "rewind"]
 
 
-def begun(mark: Mark, offset: int = 10, *, partition: Partition = HERE, max_deaths: int = MAX_DEATHS) -> Attempts:
+def begun(mark: Mark) -> Attempts:
     """A process that was assigned a partition with this mark at its committed offset."""
-    attempts = Attempts(max_deaths, ALONE_ARTICLES)
-    attempts.expect([partition])
-    assert [partition] == attempts.unknown([partition]) or max_deaths == 0
-    attempts.begin(partition, Start(offset, mark))
+    attempts = Attempts(MAX_DEATHS, ALONE_ARTICLES)
+    attempts.expect([HERE])
+    assert [HERE] == attempts.unknown([HERE])
+    attempts.begin(HERE, Start(10, mark))
     return attempts
 
 
@@ -208,8 +207,7 @@ def test_a_log_that_begins_below_the_committed_offset_counts_nothing() -> None:
     assert attempts.count_attempts({HERE: 4}).empty
 
 
-@pytest.mark.parametrize("mark", [Mark(), Mark(9, 9)])
-def test_switched_off_it_counts_nothing_and_suspects_nobody(mark: Mark) -> None:
+def test_switched_off_it_counts_nothing_and_suspects_nobody() -> None:
     """`max_deaths` of 0, whatever stands in the log."""
     attempts = Attempts(0, ALONE_ARTICLES)
     attempts.expect([HERE])
@@ -217,7 +215,6 @@ def test_switched_off_it_counts_nothing_and_suspects_nobody(mark: Mark) -> None:
     assert attempts.unknown([HERE]) == []
     assert attempts.count_attempts({HERE: 10}).empty
     assert said(progress(attempts, 10)) == ({HERE: 11}, {})
-    del mark
 
 
 def test_where_no_start_is_known_nothing_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""The scheduler, rule by rule. What holds for any traffic is in the two files beside this one."""
+"""Both schedulers, rule by rule. What holds for any traffic is in the two files beside this one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from rules.building import window_of
+from rules.serving import Scheduler
 
 from enricher.worker.records import Batch, Window
 from enricher.worker.rules.batching import BatchRules, LengthBucketScheduler
@@ -15,7 +16,6 @@ from enricher.worker.rules.packing import ArrivalScheduler
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 
 
-Scheduler = LengthBucketScheduler | ArrivalScheduler
 by_either = pytest.mark.parametrize("kind", [LengthBucketScheduler, ArrivalScheduler])
 
 
@@ -96,49 +96,41 @@ def test_of_several_ready_buckets_the_one_with_the_oldest_head_goes_first() -> N
     assert [8] * 8 == lengths(scheduler.next_batch(0.1))
 
 
-def test_a_window_is_added_where_padding_costs_less_than_its_own_run() -> None:
-    """Nothing else waits: alone 20 would pay a run, 10 tokens; an eighth of 20 is cheap. 32 - 20 is less, 33 - 20 not."""
-    rules = replace(RULES, run_overhead_tokens=10)
-    assert [32, 20] == lengths(scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
-    assert [33] == lengths(scheduler_with(window_of(33, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
+LATER = [4] * 11
+"""Twelve with one of 20: they leave it its share of a later run."""
 
 
-def test_a_window_that_would_share_a_later_run_pays_only_its_share() -> None:
-    """With 64 tokens left for the later run, of the same 10 tokens, 20 is worth padding to 25, and not to 32."""
-    rules = replace(RULES, run_overhead_tokens=10)
-    others = [window_of(4, 0.06) for _ in range(11)]
-    assert [32] == lengths(
-        scheduler_with(window_of(32, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
-    )
-    assert [25, 20] == lengths(
-        scheduler_with(window_of(25, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
-    )
+@pytest.mark.parametrize(
+    ("overhead", "waiting", "taken"),
+    [
+        pytest.param(
+            10, [32, 20], [32, 20], id="alone it would pay a run of 10, an eighth of 20 is cheap: 12 are less"
+        ),
+        pytest.param(10, [33, 20], [33], id="13 are not"),
+        pytest.param(10, [32, 20, *LATER], [32], id="it would share a later run of 64 tokens: 12 are more"),
+        pytest.param(10, [25, 20, *LATER], [25, 20], id="5 are not"),
+        pytest.param(30, [30, 7, 15], [30, 15], id="of two of which one fits, the one that needs less padding"),
+        pytest.param(
+            30, [20, 17, 20, 21], [20, 20, 21], id="21 costs two tokens and makes the longest, 17 costs three"
+        ),
+        pytest.param(99, [20, 20, 32], [20, 20], id="a longer one only where all fit padded to it"),
+        pytest.param(4, [32, 32, 31, 15], [32, 32], id="topping up keeps the budget"),
+    ],
+)
+def test_a_batch_takes_along_what_costs_less_there(overhead: int, waiting: list[int], taken: list[int]) -> None:
+    """Of other buckets, where the padding is less than what the windows would pay for a run without it."""
+    windows = [window_of(length, index / 1000) for index, length in enumerate(waiting)]
+    scheduler = scheduler_with(*windows, rules=replace(RULES, run_overhead_tokens=overhead))
+    assert taken == lengths(scheduler.next_batch(0.1))
 
 
-def test_the_nearest_lengths_come_along_first() -> None:
-    """If one more window fits, it is the one that needs the least padding."""
-    rules = replace(RULES, run_overhead_tokens=30)
-    scheduler = scheduler_with(window_of(30, 0.0), window_of(7, 0.01), window_of(15, 0.02), rules=rules)
-    assert [30, 15] == lengths(scheduler.next_batch(0.1))
-
-
-def test_longer_windows_come_along_where_that_is_cheaper() -> None:
-    """Two of 20 padded to 21 cost two tokens, one of 17 padded to 20 costs three: 21 is nearer, and makes the longest."""
-    rules = replace(RULES, run_overhead_tokens=30)
-    waiting = [window_of(20, 0.0), window_of(17, 0.01), window_of(20, 0.02), window_of(21, 0.03)]
-    assert [20, 20, 21] == lengths(scheduler_with(*waiting, rules=rules).next_batch(0.1))
-
-
-def test_a_longer_window_is_added_only_where_all_fit_padded_to_it() -> None:
-    """Three of 20 use 60 of 64 tokens; with one of 21 there would be 84."""
-    waiting = [*[window_of(20, 0.0)] * 2, window_of(32, 0.0)]
-    assert [20, 20] == lengths(scheduler_with(*waiting, rules=replace(RULES, run_overhead_tokens=99)).next_batch(0.1))
-
-
-def test_a_full_batch_has_no_room_for_shorter_windows() -> None:
-    """Topping up keeps the budget."""
-    scheduler = scheduler_with(window_of(32, 0.0), window_of(32, 0.0), window_of(31, 0.0), window_of(15, 0.0))
-    assert [32, 32] == lengths(scheduler.next_batch(0.0))
+def test_any_lengths_go_together_where_nothing_is_padded() -> None:
+    """In the order of arrival. Padded to the longest these would be 4 x 40 tokens."""
+    scheduler = ArrivalScheduler(RULES)
+    scheduler.add([window_of(length, 0.0) for length in (8, 40, 3, 13, 9)])
+    assert [8, 40, 3, 13] == lengths(scheduler.next_batch(0.0))
+    assert scheduler.next_batch(0.0) is None
+    assert [9] == lengths(scheduler.next_batch(0.1))
 
 
 def test_windows_of_one_bucket_go_in_the_order_of_their_arrival() -> None:
@@ -157,14 +149,15 @@ def test_the_longest_of_a_bucket_counts_only_while_it_waits() -> None:
     assert scheduler.next_due_s() == 0.05 + RULES.max_wait_s
 
 
-def test_a_window_that_is_added_late_counts_from_its_own_arrival() -> None:
+@by_either
+def test_a_window_that_is_added_late_counts_from_its_own_arrival(kind: Callable[[BatchRules], Scheduler]) -> None:
     """One that comes back after a failed run is as old as it was, and goes before those that arrived after it."""
-    back, younger = window_of(8, 0.0), window_of(30, 0.05)
-    scheduler = scheduler_with(younger, rules=replace(RULES, run_overhead_tokens=0))
-    scheduler.add([back])
+    scheduler = kind(replace(RULES, run_overhead_tokens=0))
+    scheduler.add([window_of(30, 0.05)])
+    scheduler.add([window_of(8, 0.0)])
     assert scheduler.next_due_s() == 0.1
-    assert [8] == lengths(scheduler.next_batch(0.16))
-    assert [30] == lengths(scheduler.next_batch(0.16))
+    batches = [scheduler.next_batch(0.16) for _ in range(2)]
+    assert [8, 30] == [length for batch in batches if batch for length in lengths(batch)]
 
 
 @by_either
@@ -178,17 +171,21 @@ def test_windows_of_forgotten_articles_are_dropped(kind: Callable[[BatchRules], 
     assert [7, 7] == lengths(scheduler.next_batch(1.0))
 
 
-def test_a_lower_budget_counts_for_windows_already_queued() -> None:
+@by_either
+def test_a_lower_budget_counts_for_windows_already_queued(kind: Callable[[BatchRules], Scheduler]) -> None:
     """Eight of 16 would have been two batches of 64 tokens; with 32 they are four, and full ones at once."""
-    scheduler = scheduler_with(*[window_of(16, 5.0)] * 8)
+    scheduler = kind(RULES)
+    scheduler.add([window_of(16, 5.0)] * 8)
     scheduler.limit_budget(32)
     assert [[16, 16]] * 4 == [lengths(scheduler.next_batch(5.0)) for _ in range(4)]
-    assert scheduler.queued_windows == 0
+    assert (0, 0) == (scheduler.queued_windows, scheduler.queued_tokens)
 
 
-def test_a_budget_rises_up_to_that_of_the_rules() -> None:
+@by_either
+def test_a_budget_rises_up_to_that_of_the_rules(kind: Callable[[BatchRules], Scheduler]) -> None:
     """A batch that was full waits for more again; no caller gets past the rules."""
-    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    scheduler = kind(RULES)
+    scheduler.add([window_of(16, 5.0)] * 3)
     scheduler.limit_budget(32)
     assert scheduler.next_due_s() == 5.0
     scheduler.limit_budget(1_000)
@@ -198,8 +195,7 @@ def test_a_budget_rises_up_to_that_of_the_rules() -> None:
 
 def test_nothing_is_due_where_nothing_waits() -> None:
     """An empty scheduler has no due time and no batch."""
-    assert scheduler_with().next_due_s() is None
-    assert scheduler_with().next_batch(1e9) is None
+    assert (None, None) == (scheduler_with().next_due_s(), scheduler_with().next_batch(1e9))
 
 
 @pytest.mark.parametrize("edges", [(), (8, 8), (16, 8)])

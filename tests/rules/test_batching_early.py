@@ -46,57 +46,30 @@ def summary(starts: list[Start]) -> list[tuple[float, list[int]]]:
     return [(start.at_s, [id(window) for window in start.batch.windows]) for start in starts]
 
 
-def given_early(
-    make: Make, *lengths: int, idle_threads: int, load: float, rules: BatchRules = RULES
-) -> list[int] | None:
-    """What a thread gets of windows that came one tick after the other, just then; lengths."""
-    scheduler = make(rules)
-    scheduler.add([window_of(length, tick * TICK_S) for tick, length in enumerate(lengths)])
-    batch = scheduler.next_batch(len(lengths) * TICK_S, idle_threads=idle_threads, load=load)
-    return [window.length_tokens for window in batch.windows] if batch else None
-
-
-# ---- one batch
-
-
 @both
-def test_a_lone_window_goes_at_once_to_an_idle_thread_of_an_idle_worker(make: Make) -> None:
-    """Without load anything is worth a run."""
-    assert [3] == given_early(make, 3, idle_threads=1, load=0.0)
-
-
-@both
-def test_a_busy_device_gets_nothing_early(make: Make) -> None:
-    """It would only wait there, where nothing can join it."""
-    assert given_early(make, 3, 30, 20, idle_threads=0, load=0.0) is None
-
-
-@both
-def test_at_half_load_as_many_tokens_must_wait_as_the_setting_says(make: Make) -> None:
-    """An overhead of 10 tokens is 40 % of 25."""
-    assert given_early(make, 12, 12, idle_threads=1, load=0.5) is None
-    assert [12, 13] == given_early(make, 12, 13, idle_threads=1, load=0.5)
-
-
-@both
-def test_with_the_setting_at_zero_nothing_goes_early(make: Make) -> None:
-    """The old behaviour."""
-    assert given_early(make, 12, 13, idle_threads=2, load=0.0, rules=replace(RULES, early_overhead=0.0)) is None
-
-
-@both
-def test_idle_threads_share_what_waits(make: Make) -> None:
-    """The oldest go first, and the rest is left to the other threads."""
-    assert [12, 12, 12, 12] == given_early(make, 12, 12, 12, 12, idle_threads=1, load=0.0)
-    assert [12, 12] == given_early(make, 12, 12, 12, 12, idle_threads=2, load=0.0)
-    assert [12] == given_early(make, 12, 12, 12, 12, idle_threads=9, load=0.0)
-
-
-@both
-def test_a_portion_is_worth_a_run_however_many_threads_are_idle(make: Make) -> None:
-    """At half load that is 25 tokens: of 48 nothing useful would be left, 60 are two portions."""
-    assert [12] * 4 == given_early(make, *[12] * 4, idle_threads=9, load=0.5)
-    assert [12] * 2 == given_early(make, *[12] * 5, idle_threads=9, load=0.5)
+@pytest.mark.parametrize(
+    ("lengths", "idle_threads", "load", "given"),
+    [
+        pytest.param([3], 1, 0.0, [3], id="without load anything is worth a run"),
+        pytest.param([3, 30, 20], 0, 0.0, None, id="at a busy device it would wait, and nothing could join it"),
+        pytest.param([12, 12], 1, 0.5, None, id="at half load an overhead of 10 is 40 % of 25 tokens"),
+        pytest.param([12, 13], 1, 0.5, [12, 13], id="which wait here"),
+        pytest.param([12] * 4, 1, 0.0, [12] * 4, id="one idle thread takes all"),
+        pytest.param([12] * 4, 2, 0.0, [12] * 2, id="two share it"),
+        pytest.param([12] * 4, 9, 0.0, [12], id="nine do"),
+        pytest.param([12] * 4, 9, 0.5, [12] * 4, id="of 48 tokens nothing worth a run would be left"),
+        pytest.param([12] * 5, 9, 0.5, [12] * 2, id="60 tokens are two portions"),
+    ],
+)
+def test_what_an_idle_thread_gets(
+    make: Make, lengths: list[int], idle_threads: int, load: float, given: list[int] | None
+) -> None:
+    """Of windows that came one tick after the other, just then: the oldest. With the setting at zero, nothing."""
+    for rules, expected in ((RULES, given), (replace(RULES, early_overhead=0.0), None)):
+        scheduler = make(rules)
+        scheduler.add([window_of(length, tick * TICK_S) for tick, length in enumerate(lengths)])
+        batch = scheduler.next_batch(len(lengths) * TICK_S, idle_threads=idle_threads, load=load)
+        assert expected == ([window.length_tokens for window in batch.windows] if batch else None)
 
 
 # ---- any traffic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -36,38 +37,95 @@ def linked(entries: Sequence[Entry], body: str, *named: tuple[str, str], title: 
     ]
 
 
+WRITER = Entry("writer", ("Michael Jackson",), context=("whisky",))
+GEORGE = Entry("george", ("Washington",), frozenset({"PER"}))
+STATE = Entry("state", ("Washington",), frozenset({"LOC"}))
+ZAPPA = Entry("zappa", ("Frank Zappa", "Frank"), frozenset({"PER"}))
+SINATRA = Entry("sinatra", ("Frank Sinatra", "Frank"), frozenset({"PER"}), parent="emi")
+TRUMP = Entry("trump", ("Donald Trump", "Trump"), frozenset({"PER"}))
+ARMY = Entry("army", ("Korean People's Army", "KPA"), frozenset({"ORG"}))
+PRESS = Entry("press", ("Kenya Press Association", "KPA"), frozenset({"ORG"}), context=("Nairobi",))
+BOTH = [APPLE, RECORDS]
+CASES = {
+    "nothing singles one out": (BOTH, "{Apple} said so.", ["apple records"]),
+    "all are listed in the order of the catalogue": ([RECORDS, APPLE], "{Apple} said so.", ["records apple"]),
+    "a context word of one singles it out": (BOTH, "{Apple} sold an IPHONE.", ["apple/context"]),
+    "it may have a line break": (BOTH, "{Apple} grew, said Tim\nCook.", ["apple/context"]),
+    "it is a whole word": (BOTH, "{Apple} sold iPhones.", ["apple records"]),
+    "two have one": (BOTH, "{Apple}: iPhone and Beatles.", ["apple records"]),
+    "an entry with context words asks for one": ([WRITER], "{Michael Jackson/PER} likes whisky.", ["writer/context"]),
+    "somebody of that name is in no catalogue": ([WRITER], "{Michael Jackson/PER} likes tea.", ["writer"]),
+    "a label alone singles out nobody": ([GEORGE, STATE], "The Governor of {Washington/PER} spoke.", ["george"]),
+    "nothing else has the name": ([GEORGE], "The Governor of {Washington/PER} spoke.", ["george/only"]),
+    "the parent is in the article": ([APPLE, RECORDS, EMI], "{Apple} left {EMI}.", ["records/related", "emi/only"]),
+    "the entry itself is": ([ARMY, PRESS], "{KPA}, the {Korean People's Army}.", ["army/related", "army/only"]),
+    "a first name alone": ([ZAPPA], "{Frank/PER} sang.", ["zappa/only"]),
+    "it is of another person": ([ZAPPA], "{Frank Messina/PER} wrote. {Frank/PER} sang.", ["", "zappa"]),
+    "also of one named later": ([ZAPPA], "{Frank/PER} sang. {Frank Messina/PER} wrote.", ["zappa", ""]),
+    "also beside a relative": (
+        [ZAPPA, SINATRA, EMI],
+        "{Frank/PER} of {EMI} sang. {Frank Messina/PER} wrote.",
+        ["zappa sinatra", "emi/only", ""],
+    ),
+    "an alias before its full name": (
+        [TRUMP],
+        "{Trump/PER} spoke. {Donald Trump/PER} left. {Trump/PER} is away.",
+        ["trump/only", "trump/only", "trump/surname"],
+    ),
+    "a bare surname of one named before": (
+        [MERKEL],
+        "{Angela Merkel/PER} met him. {Merkel's/PER} party.",
+        ["merkel/only", "merkel/surname"],
+    ),
+    "of one named later": ([MERKEL], "{Merkel/PER} is away, {Angela Merkel/PER} said.", ["", "merkel/only"]),
+    "of one of two entries": (
+        [SMITH, WILL],
+        "{Will Smith/PER} came. {Smith/PER} laughed.",
+        ["will/only", "will/surname"],
+    ),
+    "of a stranger": ([SMITH], "{Zadie Smith/PER} wrote it. {Smith/PER} is a novelist.", ["", "adam"]),
+    "of two": (
+        [SMITH, WILL],
+        "{Will Smith/PER} met {Adam Smith/PER}. {Smith/PER} laughed.",
+        ["will/only", "adam/only", "adam"],
+    ),
+}
+"""Entries, a text with its entities in braces, of organisations where no label is said, and what each is."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_an_entity_is(name: str) -> None:
+    """An id only where its name, its context, a relative or a full name leaves no other."""
+    entries, text, expected = CASES[name]
+    named = [(word, label or "ORG") for word, label in re.findall(r"{([^/}]+)(?:/(\w+))?}", text)]
+    assert expected == linked(entries, re.sub(r"{([^/}]+)[^}]*}", r"\1", text), *named)
+
+
+def test_a_context_word_may_be_in_the_title() -> None:
+    """It is a part of the article."""
+    assert ["records/context"] == linked(BOTH, "Apple is back.", ("Apple", "ORG"), title="Beatles, again")
+
+
 @pytest.mark.parametrize(
-    ("text", "label", "match"),
+    ("entry", "text", "label", "match"),
     [
-        ("APPLE inc.", "ORG", "name"),
-        ("apple computer", "ORG", "alias"),
-        ("Apple", "ORG", "folded"),
-        ("Apple's", "ORG", "folded"),
-        ("Apple Incorporated", "ORG", "folded"),
-        ("Apple Ltd", "ORG", None),
-        ("Apple", "PER", None),
-        ("Apples", "ORG", None),
+        (APPLE, "APPLE inc.", "ORG", "name"),
+        (APPLE, "apple computer", "ORG", "alias"),
+        (APPLE, "Apple", "ORG", "folded"),
+        (APPLE, "Apple’s", "ORG", "folded"),
+        (APPLE, "Apple Incorporated", "ORG", "folded"),
+        (APPLE, "Apple Ltd", "ORG", None),
+        (APPLE, "Apple", "PER", None),
+        (APPLE, "Apples", "ORG", None),
+        (Entry("apple", ("Apple Inc.",)), "Apple", "ORG", "folded"),
+        (Entry("apple", ("Apple Inc.",)), "Apple", "MISC", None),
     ],
 )
-def test_how_a_text_matches_an_entry(text: str, label: str, match: str | None) -> None:
-    """A legal form may be missing, but not be another; a plural is another name."""
+def test_how_a_text_matches_an_entry(entry: Entry, text: str, label: str, match: str | None) -> None:
+    """A legal form may be missing, of organisations alone, but not be another; a plural is another name."""
     entity = Entity(field="body", start=0, end=len(text), text=text, label=label, score=1.0)
-    assert [match] * bool(match) == [each.match for each in candidates([APPLE], entity)]
-
-
-def test_the_legal_form_counts_for_organisations_alone() -> None:
-    """`Apple` of another label is not `Apple Inc.`, whose entry is for all labels."""
-    entry = Entry("apple", ("Apple Inc.",))
-    for label, found in (("ORG", "folded"), ("MISC", None), ("PER", None)):
-        assert found == entry.match(Mention("Apple", label))
-
-
-def test_an_index_finds_each_name_that_matches() -> None:
-    """The keys of a mention and of a name meet wherever the entry matches."""
-    for text in ("Apple", "Apple Inc", "APPLE, INC.", "Apple’s"):
-        mention = Mention(text, "ORG")
-        assert APPLE.match(mention)
-        assert mention.keys & Entry("apple", ("Apple Inc.",)).keys
+    assert [match] * bool(match) == [each.match for each in candidates([entry], entity)]
+    assert match is None or Mention(text, label).keys & entry.keys
 
 
 def test_a_language_leaves_out_entries_of_other_languages() -> None:
@@ -76,103 +134,11 @@ def test_a_language_leaves_out_entries_of_other_languages() -> None:
     assert [True, True, False, True] == [entry.is_for("ORG", each) for each in ("de", "deu_Latn", "en", None)]
 
 
-def test_of_several_candidates_all_are_listed_in_the_order_of_the_catalogue() -> None:
-    """Nothing singles one out, so there is no id."""
-    assert ["apple records"] == linked([APPLE, RECORDS], "Apple said so.", ("Apple", "ORG"))
-    assert ["records apple"] == linked([RECORDS, APPLE], "Apple said so.", ("Apple", "ORG"))
-
-
-def test_context_words_of_one_candidate_single_it_out() -> None:
-    """Whole words, folded; in the title too; and none if two candidates have one."""
-    both = [APPLE, RECORDS]
-    assert ["apple/context"] == linked(both, "Apple sold an IPHONE.", ("Apple", "ORG"))
-    assert ["apple/context"] == linked(both, "Apple grew, said Tim\nCook.", ("Apple", "ORG"))
-    assert ["records/context"] == linked(both, "Apple is back.", ("Apple", "ORG"), title="Beatles, again")
-    assert ["apple records"] == linked(both, "Apple sold iPhones.", ("Apple", "ORG"))
-    assert ["apple records"] == linked(both, "Apple: iPhone and Beatles.", ("Apple", "ORG"))
-
-
-def test_an_entry_with_context_words_asks_for_one() -> None:
-    """Somebody of that name may be in no catalogue."""
-    entry = Entry("writer", ("Michael Jackson",), context=("whisky",))
-    text = "Michael Jackson likes whisky."
-    assert ["writer/context"] == linked([entry], text, ("Michael Jackson", "PER"))
-    assert ["writer"] == linked([entry], text.replace("whisky", "tea"), ("Michael Jackson", "PER"))
-
-
-def test_a_label_alone_singles_out_nobody() -> None:
-    """`Governor of Washington` may be labelled as a person: the place of that name forbids an id."""
-    entries = [
-        Entry("george", ("Washington",), frozenset({"PER"})),
-        Entry("state", ("Washington",), frozenset({"LOC"})),
-    ]
-    text = "The Governor of Washington spoke."
-    assert ["george"] == linked(entries, text, ("Washington", "PER"))
-    assert ["george/only"] == linked(entries[:1], text, ("Washington", "PER"))
-
-
-def test_a_first_name_of_a_person_in_the_article_is_nobody_else() -> None:
-    """Also if the article names that person in full later."""
-    entries = [Entry("zappa", ("Frank Zappa", "Frank"), frozenset({"PER"}))]
-    assert ["zappa/only"] == linked(entries, "Frank sang.", ("Frank", "PER"))
-    text = "Frank Messina wrote it. Frank sang."
-    assert ["", "zappa"] == linked(entries, text, ("Frank Messina", "PER"), ("Frank", "PER"))
-    two = [*entries, Entry("sinatra", ("Frank Sinatra", "Frank"), frozenset({"PER"}), parent="emi"), EMI]
-    text = "Frank of EMI sang. Frank Messina wrote it."
-    assert ["zappa sinatra", "emi/only", ""] == linked(
-        two, text, ("Frank", "PER"), ("EMI", "ORG"), ("Frank Messina", "PER")
-    )
-    text = "Frank sang. Frank Messina wrote it."
-    assert ["zappa", ""] == linked(entries, text, ("Frank", "PER"), ("Frank Messina", "PER"))
-
-
-def test_an_alias_before_its_full_name_is_that_person() -> None:
-    """Later full names leave an id if they are of the same person."""
-    entries = [Entry("trump", ("Donald Trump", "Trump"), frozenset({"PER"}))]
-    text = "Trump spoke. Donald Trump left. Trump is away."
-    assert ["trump/only", "trump/only", "trump/surname"] == linked(
-        entries, text, ("Trump", "PER"), ("Donald Trump", "PER"), ("Trump", "PER")
-    )
-
-
 def test_many_names_take_time_that_grows_with_their_number() -> None:
     """An article may name a surname ten thousand times, behind as many full names."""
     names = [("Will Smith", "PER"), ("Smith", "PER")] * 10_000
     body = "Will Smith. Smith. " * 10_000
     assert ["will/only", "will/surname"] * 10_000 == linked([SMITH, WILL], body, *names)
-
-
-def test_another_entity_of_the_article_singles_out_its_relatives() -> None:
-    """The parent, wherever it stands in the article."""
-    entries = [APPLE, RECORDS, EMI]
-    assert ["records/related", "emi/only"] == linked(entries, "Apple left EMI.", ("Apple", "ORG"), ("EMI", "ORG"))
-    armies = [
-        Entry("army", ("Korean People's Army", "KPA"), frozenset({"ORG"})),
-        Entry("press", ("Kenya Press Association", "KPA"), frozenset({"ORG"}), context=("Nairobi",)),
-    ]
-    text = "The KPA is the Korean People's Army."
-    assert ["army/related", "army/only"] == linked(armies, text, ("KPA", "ORG"), ("Korean People's Army", "ORG"))
-
-
-def test_a_bare_surname_is_the_person_named_in_full_before() -> None:
-    """Also with a possessive; not before that person was named."""
-    text = "Angela Merkel met him. Merkel's party."
-    assert ["merkel/only", "merkel/surname"] == linked([MERKEL], text, ("Angela Merkel", "PER"), ("Merkel's", "PER"))
-    text = "Merkel is away. Angela Merkel said so."
-    assert ["", "merkel/only"] == linked([MERKEL], text, ("Merkel", "PER"), ("Angela Merkel", "PER"))
-
-
-def test_a_bare_surname_after_a_stranger_of_that_name_has_no_id() -> None:
-    """The catalogue's `Smith` is another person than the one that the article is about."""
-    assert ["adam/only"] == linked([SMITH], "Smith wrote it.", ("Smith", "PER"))
-    text = "Zadie Smith wrote it. Smith is a novelist."
-    assert ["", "adam"] == linked([SMITH], text, ("Zadie Smith", "PER"), ("Smith", "PER"))
-    text = "Will Smith met Adam Smith. Smith laughed."
-    assert ["will/only", "adam/only", "adam"] == linked(
-        [SMITH, WILL], text, ("Will Smith", "PER"), ("Adam Smith", "PER"), ("Smith", "PER")
-    )
-    text = "Will Smith came. Smith laughed."
-    assert ["will/only", "will/surname"] == linked([SMITH, WILL], text, ("Will Smith", "PER"), ("Smith", "PER"))
 
 
 def test_an_id_is_one_of_the_ids_of_its_entity() -> None:

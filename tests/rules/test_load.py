@@ -8,7 +8,7 @@ from random import Random
 from statistics import quantiles
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from enricher.worker.rules.load import AVERAGED_S, Cadence, Load, share_at_load
@@ -19,39 +19,24 @@ loads = st.floats(0, 1)
 shares = st.floats(0.001, 10)
 
 
-def busy_for(
-    seconds: float, *, running: int, waited: float, tokenizing: float = 0.0, threads: int = 2, load: Load | None = None
-) -> Load:
-    """A load to which turns of 5 ms were added; `waited`: the share of each that the loop waited."""
-    load = load or Load(threads, 0.0)
-    load.skip(0.0)
+def busy_for(seconds: float, *, running: int, waited: float, tokenizing: float) -> float:
+    """The load of two threads to which turns of 5 ms were added; `waited`: the share of each that the loop waited."""
+    load = Load(2, 0.0)
     for turn in range(1, 1 + round(seconds / 0.005)):
         load.note(0.005 * turn, running=running, tokenizing=tokenizing, waited_s=0.005 * waited)
-    return load
+    return load.busy
 
 
 # ---- scaled
 
 
 @given(one=loads, other=loads, share=shares, power=st.integers(1, 4))
-def test_less_is_allowed_the_higher_the_load_is(one: float, other: float, share: float, power: int) -> None:
-    """Falls everywhere, without a step upwards."""
+@example(one=0.0, other=5e-324, share=0.2, power=4).via("the average of a worker that has done nothing for ten minutes")
+def test_the_share_that_is_allowed_falls_with_the_load(one: float, other: float, share: float, power: int) -> None:
+    """Everywhere, without a step upwards; at half load it is what the setting says."""
     lower, higher = sorted((one, other))
     assert share_at_load(share, lower, power) >= share_at_load(share, higher, power) >= 0
-
-
-@given(share=shares, power=st.integers(1, 4))
-def test_the_share_that_is_allowed_falls_with_the_load(share: float, power: int) -> None:
-    """The setting means what it says."""
-    assert math.inf == share_at_load(share, 0.0, power)
-    assert share == share_at_load(share, 0.5, power)
-    assert 0 == share_at_load(share, 1.0, power)
-
-
-def test_the_smallest_load_that_is_a_number_does_not_overflow() -> None:
-    """The average of a worker that has done nothing for ten minutes."""
-    assert math.inf == share_at_load(0.2, 5e-324, 4)
-    assert math.inf == share_at_load(0.2, 1e-200)
+    assert [math.inf, share, 0] == [share_at_load(share, load, power) for load in (0.0, 0.5, 1.0)]
 
 
 # ---- Load
@@ -65,14 +50,7 @@ def test_the_average_arrives_at_the_busiest_part(running: int, waited: float, to
     """Of device, tokenizer and loop; more batches or calls than threads keep the threads busy, not more than that."""
     busiest = max(min(1.0, running / 2), min(1.0, tokenizing), 1 - waited)
     found = busy_for(10 * AVERAGED_S, running=running, waited=waited, tokenizing=tokenizing)
-    assert busiest == pytest.approx(found.busy, abs=1e-3)
-
-
-def test_a_loop_that_waits_for_an_idle_device_has_no_load() -> None:
-    """And forgets what was before."""
-    load = busy_for(20, running=2, waited=0.0)
-    assert load.busy == pytest.approx(1.0)
-    assert busy_for(20, running=0, waited=1.0, load=load).busy < 1e-6
+    assert busiest == pytest.approx(found, abs=1e-3)
 
 
 @given(pauses_s=st.lists(st.floats(1e-6, 3), min_size=1, max_size=30))
@@ -136,13 +114,6 @@ def test_a_busy_worker_publishes_at_the_longest_interval(cost_s: float, share: f
     """Near capacity the transactions are as large as ever."""
     cadence = cadence_with(cost_s, share=share)
     assert {cadence.latest_s} == {cadence.earliest_s(load) for load in (0.999, 1.0)}
-
-
-@given(load=loads, cost_s=st.floats(0, 0.2))
-def test_without_a_share_every_interval_is_the_longest(load: float, cost_s: float) -> None:
-    """The old rhythm."""
-    cadence = cadence_with(cost_s, share=0.0)
-    assert cadence.latest_s == cadence.earliest_s(load)
 
 
 @given(load=loads, idle_since_s=st.floats(9, 11), cost_s=st.floats(0.005, 0.1))

@@ -38,13 +38,6 @@ def begun(articles: LongArticles, *tickets: Ticket) -> list[Ticket]:
     return found
 
 
-def test_what_is_long_is_told_by_its_bytes_alone() -> None:
-    """Before anything is decoded; a tombstone is not."""
-    articles = LongArticles()
-    assert [False, True] == [articles.is_long(ticket_of(size)) for size in (10, 11)]
-    assert not articles.is_long(Ticket(RawRecord(Partition("articles", 0), 0, b"k" * 20, None), 0.0))
-
-
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
     """In the order of arrival: a small one does not overtake a large one for which there is no capacity."""
     articles, (a, b, c, d) = LongArticles(), [ticket_of(size) for size in (60, 40, 500, 20)]
@@ -77,8 +70,10 @@ def test_windows_go_piece_by_piece_as_others_come_back() -> None:
 
 
 def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
-    """The loop would take it for lost otherwise."""
-    articles, article = LongArticles(), ticket_of(50)
+    """The loop would take it for lost otherwise. Long is what has many bytes, before anything is decoded."""
+    articles, (article, other) = LongArticles(), [ticket_of(size) for size in (50, 10)]
+    assert [True, False] == [articles.is_long(each) for each in (article, other)]
+    assert not articles.hold(other, windows(other, 3)), "windows of others go to the scheduler at once"
     assert not articles
     articles.wait(article)
     assert articles
@@ -99,9 +94,3 @@ def test_what_is_forgotten_is_let_go_of() -> None:
     articles.drop_forgotten()
     assert articles.due(0.0, 5) == []
     assert [c] == begun(articles)
-
-
-def test_windows_of_others_are_not_kept() -> None:
-    """They go to the scheduler at once."""
-    ticket = ticket_of(5)
-    assert not LongArticles().hold(ticket, windows(ticket, 3))

@@ -19,8 +19,7 @@ def test_without_a_limit_the_room_decides() -> None:
 
 def test_an_idle_second_is_not_saved_up() -> None:
     """A replay that waited for a transaction does not flood the model afterwards."""
-    limit = RateLimit(20.0, 0.0)
-    assert 20 == limit.allows(1000, 3600.0)
+    assert 20 == RateLimit(20.0, 0.0).allows(1000, 3600.0)
 
 
 def test_a_rate_below_one_per_second_still_lets_articles_through() -> None:
@@ -56,37 +55,18 @@ def record(value_bytes: int, headers: int = 0) -> RawRecord:
     return RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes, omitted_headers=omitted)
 
 
-def test_a_call_never_asks_for_more_than_is_wanted_or_than_64() -> None:
-    """The client makes objects of all headers of a call before anybody can look at one."""
+@pytest.mark.parametrize(
+    ("learnt", "asked"),
+    [([], [64]), ([16_000_000, 10], [4, 8, 16, 32, 64, 64]), ([200_000_000], [1]), ([-95_000], [3])],
+    ids=["nothing: 64, as the client makes objects of all headers", "16 MB", "something huge: never none", "headers"],
+)
+def test_where_records_are_large_a_call_is_small(learnt: list[int], asked: list[int]) -> None:
+    """What is usual is read as usual soon: half is forgotten with each call. Headers that were let go of count as well."""
     portions = Portions()
-    assert [1, 5, 64, 64] == [portions.of(wanted) for wanted in (1, 5, 64, 1_000)]
-
-
-def test_where_records_are_large_a_call_is_small() -> None:
-    """After 1 MB by 64, after 16 MB by four, after something huge by one: never by none."""
-    portions = Portions()
-    portions.learn_from([record(16_000_000), record(10)])
-    assert portions.of(1_000) == 4
-    portions.learn_from([record(200_000_000)])
-    assert portions.of(1_000) == 1
-
-
-def test_headers_that_were_let_go_of_count_as_well() -> None:
-    """They were in memory all the same."""
-    portions = Portions()
-    portions.learn_from([record(100, headers=95_000)])
-    assert portions.of(1_000) == 3
-
-
-def test_large_records_are_forgotten_call_by_call() -> None:
-    """Half with each call that has none: what is usual is read as usual soon."""
-    portions = Portions()
-    portions.learn_from([record(16_000_000)])
-    asked = []
-    for _ in range(5):
+    portions.learn_from([record(max(size, 0), headers=max(-size, 0)) for size in learnt])
+    for expected in asked:
+        assert [1, expected] == [portions.of(wanted) for wanted in (1, 1_000)]
         portions.learn_from([record(1_000)])
-        asked.append(portions.of(1_000))
-    assert asked == [8, 16, 32, 64, 64]
 
 
 def held(priority: Priority, behind: str, now_s: float) -> str:
@@ -94,27 +74,24 @@ def held(priority: Priority, behind: str, now_s: float) -> str:
     return "".join(priority.to_hold(behind, now_s))
 
 
-def test_a_topic_that_keeps_up_holds_none() -> None:
-    """It is behind now and then, for less time than a backlog takes."""
-    priority = Priority("ab")
-    for number in range(100):
-        assert held(priority, "a", number * BACKLOG_S) == ""
-        assert held(priority, "b", (number + 0.9) * BACKLOG_S) == ""
-
-
-def test_a_backlog_holds_all_later_topics_and_no_earlier_one() -> None:
-    """The first of those that have one decides."""
-    priority = Priority("abc")
-    assert held(priority, "b", 0.0) == ""
-    assert held(priority, "b", BACKLOG_S) == "c"
-    assert held(priority, "ab", BACKLOG_S + 0.1) == "c"
-    assert held(priority, "ab", 2 * BACKLOG_S + 0.1) == "bc"
-
-
-def test_a_backlog_of_the_last_topic_holds_none() -> None:
-    """There is none after it; a single topic is first and last."""
-    assert [held(Priority("ab"), "b", now_s) for now_s in (0.0, 10.0)] == ["", ""]
-    assert [held(Priority("a"), "a", now_s) for now_s in (0.0, 10.0)] == ["", ""]
+@pytest.mark.parametrize(
+    ("topics", "behind", "held_topics"),
+    [
+        ("ab", [("a", 0), ("b", 0.9), ("a", 1), ("b", 1.9), ("a", 2)], ""),  # one that keeps up: behind now and then
+        ("abc", [("b", 0), ("b", 1)], "c"),
+        ("abc", [("b", 0), ("b", 1), ("ab", 1.1)], "c"),
+        ("abc", [("b", 0), ("b", 1), ("ab", 1.1), ("ab", 2.1)], "bc"),
+        ("ab", [("b", 0), ("b", 10)], ""),  # the last one
+        ("a", [("a", 0), ("a", 10)], ""),
+    ],
+)
+def test_a_backlog_holds_all_later_topics_and_no_earlier_one(
+    topics: str, behind: list[tuple[str, float]], held_topics: str
+) -> None:
+    """The first of those that have had one for long enough decides. Times are in parts of `BACKLOG_S`."""
+    priority = Priority(topics)
+    found = [held(priority, each, at * BACKLOG_S) for each, at in behind]
+    assert held_topics == found[-1]
 
 
 def test_a_hold_lasts_so_long_although_the_backlog_is_done_at_once() -> None:

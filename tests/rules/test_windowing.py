@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
 
-from enricher.worker.records import Ticket, TokenizedArticle, TokenizedField
+from enricher.worker.records import Coverage, Ticket, TokenizedArticle, TokenizedField
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
 
 Plan = tuple[int, int, int, int]
@@ -90,14 +91,9 @@ def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: Plan) -> N
             assert context(owner, token, plan[0]) >= best - 1
 
 
-def test_an_article_that_fits_is_one_window() -> None:
-    """Up to the window's size nothing is split."""
-    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4, 0)
-    assert [Span(0, 8, 0, 5), Span(3, 11, 5, 11)] == plan_windows(11, 10, 4, 0)
-
-
 def test_two_windows_split_their_overlap_in_the_middle() -> None:
-    """12 tokens in windows of 8 with 4 shared: tokens 4 to 7 are in both, and each window answers for two of them."""
+    """Up to a window's size nothing is split. 12 tokens in windows of 8 with 4 shared: 4 to 7 are in both, two of each."""
+    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4, 0)
     assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4, 0)
 
 
@@ -139,29 +135,12 @@ def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Pla
     assert all(window.specials_before == len(before) for window in windows)
 
 
-def test_cutting_makes_the_ticket_ready_for_its_answers() -> None:
-    """It knows how many windows to wait for, and how much of the article they are."""
-    ticket = Ticket(raw(0), 0.0)
-    WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([1] * 3, [2] * 10), now_s=0.0)
-    assert (3, 3) == (ticket.windows, ticket.windows_left)
-    assert ticket.answers == []
-    assert (13, 3, False) == (
-        coverage_of(ticket).tokens,
-        coverage_of(ticket).windows,
-        coverage_of(ticket).truncated,
-    )
-
-
-def test_an_article_without_tokens_has_no_windows() -> None:
-    """There is nothing for the model to do."""
-    ticket = Ticket(raw(0), 0.0)
-    assert WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([], []), now_s=0.0) == []
-    assert (0, 0) == (ticket.windows, ticket.windows_left)
-
-
-def test_coverage_tells_that_something_was_left_out() -> None:
-    """`truncated` comes from the tokenizer and is passed on."""
-    ticket = Ticket(raw(0), 0.0)
-    tokens = article([1], [2])
-    WindowCutter(8, 2, (101,), (102,)).cut(ticket, TokenizedArticle(tokens.fields, truncated=True), now_s=0.0)
-    assert coverage_of(ticket).truncated
+@pytest.mark.parametrize(("body_tokens", "count"), [(10, 3), (0, 0)])
+def test_cutting_makes_the_ticket_ready_for_its_answers(body_tokens: int, count: int) -> None:
+    """It knows how many windows to wait for, how much of the article they are, and whether the tokenizer left some out."""
+    ticket, title_tokens = Ticket(raw(0), 0.0), 3 if body_tokens else 0
+    tokens = article([1] * title_tokens, [2] * body_tokens)
+    truncated = TokenizedArticle(tokens.fields, truncated=body_tokens > 0)
+    assert count == len(WindowCutter(8, 2, (101,), (102,)).cut(ticket, truncated, now_s=0.0))
+    assert (count, count, []) == (ticket.windows, ticket.windows_left, ticket.answers)
+    assert Coverage(title_tokens + body_tokens, count, truncated=body_tokens > 0) == coverage_of(ticket)
