@@ -11,6 +11,7 @@ import pytest
 from enricher.errors import SettingsError
 from enricher.worker.files import catalogue_index
 from enricher.worker.files.catalogue_index import MAX_CANDIDATES, CatalogueFiles, CatalogueIndex
+from enricher.worker.rules.catalogue import Entry
 
 GOOD = b'{"id": "Q1", "name": "Oslo", "aliases": ["Christiania"], "label": "LOC"}'
 
@@ -80,10 +81,30 @@ def test_a_wrong_line_is_refused_with_its_number(tmp_path: Path, line: bytes, re
 
 def test_a_name_of_too_many_entries_is_refused(tmp_path: Path) -> None:
     """A record lists all candidates of an entity, so there is a bound; up to it all are found."""
-    entries = [{"id": str(number), "name": "John  SMITH" if number % 2 else "John Smith"} for number in range(51)]
-    assert MAX_CANDIDATES == len(ids(index_of(tmp_path, *entries[:50]), "john smith"))
-    with pytest.raises(SettingsError, match=r"names.jsonl:51: .* that of 50 entries before it"):
+    entries = [{"id": str(number), "name": "John  SMITH" if number % 2 else "John Smith"} for number in range(201)]
+    assert MAX_CANDIDATES == len(ids(index_of(tmp_path, *entries[:200]), "john smith"))
+    with pytest.raises(SettingsError, match=r"names.jsonl:201: .* that of 200 entries before it"):
         index_of(tmp_path, *entries)
+
+
+def test_spellings_of_one_name_read_its_entries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or an article with a thousand of them would hold up the worker; what is kept has a bound."""
+    index = index_of(tmp_path, {"id": "a", "name": "Oslo"}, {"id": "b", "name": "Óslo"}, {"id": "c", "name": "Bergen"})
+    monkeypatch.setattr(index._entries, "_most", 2)
+    read = list[int]()
+    entry_at = CatalogueFiles.entry_at
+
+    def note(files: CatalogueFiles, start: int) -> Entry:
+        read.append(start)
+        return entry_at(files, start)
+
+    monkeypatch.setattr(CatalogueFiles, "entry_at", note)
+    for text in ("Oslo", "Óslo", "ósLo", "osLó"):
+        assert ["a", "b"] == [each for each, _ in ids(index, text)]
+    assert 2 == len(read)
+    ids(index, "Bergen")
+    ids(index, "ÓSLO")
+    assert 5 == len(read)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,14 +38,18 @@ MAX_NAMES_PER_ENTRY = 200
 MAX_NAME_CHARS = 200
 MAX_CONTEXT_WORDS = 20
 MAX_LABELS = 20
-MAX_CANDIDATES = 50
-"""Entries with one name, after folding. A record lists them all for each entity, and is bounded itself."""
-_CACHED_MENTIONS = 16_384
+MAX_CANDIDATES = 200
+"""Entries with one name, after folding: namesakes of a person, branches of a company. A record lists them all for each
+entity, and is bounded itself, so a hundred mentions of such a name still fit into a megabyte."""
+_CACHED_CANDIDATES = 100_000
+_CACHED_NAMES = 100_000
 _READ_BYTES = 1 << 24
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FIELDS = {"id", "name", "aliases", "label", "labels", "language", "context", "parent"}
 _HEADER = {"generation", "entries"}
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 Version = tuple[tuple[str, int, int, int], ...]
 """The files of a catalogue with inode, time and size: if it is the same, so are the files."""
 
@@ -78,7 +82,8 @@ class CatalogueIndex:
         """The labels that entries name."""
         self._hashes, self._starts = lines.sorted_names()
         # Not lru_cache, whose reference to this object would keep its memory until a full garbage collection.
-        self._found: dict[tuple[str, str, str | None], tuple[Candidate, ...]] = {}
+        self._found = _Cache[tuple[str, str, str | None], tuple[Candidate, ...]](_CACHED_CANDIDATES)
+        self._entries = _Cache[frozenset[str], list[Entry]](_CACHED_NAMES)
 
     def find(self, text: str, label: str, language: str | None) -> tuple[Candidate, ...]:
         """The candidates of an entity with this text and label, in an article of this language, in the file's order."""
@@ -87,20 +92,27 @@ class CatalogueIndex:
         if found is None:
             mention = Mention(text, label)
             found = candidates_of(self.entries_of(mention.keys), mention, label, language)
-            if len(self._found) >= _CACHED_MENTIONS:
-                self._found.clear()
             if len(text) <= MAX_NAME_CHARS:
-                self._found[asked] = found
+                self._found.keep(asked, found, 1 + len(found))
         return found
 
     def entries_of(self, keys: set[str]) -> list[Entry]:
-        """The entries with one of these names, folded in both steps, in the file's order."""
-        starts = set[int]()
-        for key in keys:
-            number = np.int64(hash(key))
-            low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
-            starts.update(self._starts[low:high].tolist())
-        return [self._files.entry_at(start) for start in sorted(starts)]
+        """The entries with one of these names, folded in both steps, in the file's order.
+
+        They are kept too: an article may spell a name in a thousand ways, and its entries may have 200 names each.
+        """
+        asked = frozenset(keys)
+        found = self._entries.get(asked)
+        if found is None:
+            starts = set[int]()
+            for key in keys:
+                number = np.int64(hash(key))
+                low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
+                starts.update(self._starts[low:high].tolist())
+            found = [self._files.entry_at(start) for start in sorted(starts)]
+            if found:
+                self._entries.keep(asked, found, sum(len(each.names) for each in found))
+        return found
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in the file's order."""
@@ -114,6 +126,21 @@ class CatalogueIndex:
         for first, last in pairwise(bounds.tolist()):
             if last - first > 1:
                 yield [self._files.entry_at(start) for start in sorted(self._starts[first:last].tolist())]
+
+
+class _Cache(dict[_Key, _Value]):
+    """A dictionary that forgets all when its values would be larger than `most` together."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+
+    def keep(self, key: _Key, value: _Value, size: int) -> None:
+        """Add a value of this size."""
+        self._size += size
+        if self._size > self._most:
+            self.clear()
+            self._size = size
+        self[key] = value
 
 
 class CatalogueFiles:
@@ -252,7 +279,10 @@ class _Lines:
         crowded = np.flatnonzero(hashes[MAX_CANDIDATES:] == hashes[:-MAX_CANDIDATES])
         if len(crowded):
             start = int(starts[MAX_CANDIDATES:][crowded].min())
-            raise self._refusal(start, f"one of its names is, folded, that of {MAX_CANDIDATES} entries before it")
+            raise self._refusal(
+                start,
+                f"one of its names is, folded, that of {MAX_CANDIDATES} entries before it: leave it out of the least known",
+            )
         return hashes, starts
 
     def _refusal(self, position: int, reason: str) -> SettingsError:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from enricher.worker.heads.languages import Languages, canonical_tag
@@ -59,17 +59,32 @@ class Entry:
     language: str | None = None
     context: tuple[str, ...] = ()
     parent: str | None = None
+    folded: tuple[str, ...] = field(init=False, repr=False)
+    """The names after the first step."""
+    loose: set[str] = field(init=False, repr=False)
+    """The names after both steps."""
+    forms: Mapping[str, set[str]] = field(init=False, repr=False)
+    """The names of an organisation after both steps without their legal form, each with the forms that it has."""
+
+    def __post_init__(self) -> None:
+        """Fold the names once: an entry may have 200, and articles spell one of them in many ways."""
+        folded = tuple(map(fold, self.names))
+        loose = set(map(fold_loosely, folded))
+        forms: dict[str, set[str]] = {}
+        for name, form in map(split_legal_form, loose if self.may_be_organisation else ()):
+            forms.setdefault(name, set()).add(form)
+        for name, value in (("folded", folded), ("loose", loose), ("forms", forms)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def keys(self) -> set[str]:
+        """The texts under which an index finds the entry."""
+        return {*self.loose, *self.forms}
 
     @property
     def may_be_organisation(self) -> bool:
         """Whether its names may end with a legal form."""
         return not self.labels or any(label.upper() in ORGANISATIONS for label in self.labels)
-
-    @property
-    def keys(self) -> set[str]:
-        """The texts under which an index finds the entry: its names after both steps, and also without their legal form."""
-        keys = {fold_loosely(fold(name)) for name in self.names}
-        return keys | {split_legal_form(key)[0] for key in keys} if self.may_be_organisation else keys
 
     def is_for(self, label: str, language: str | None) -> bool:
         """Whether an entity with this label, in an article of this language, may be the entry."""
@@ -81,10 +96,11 @@ class Entry:
 
     def match(self, mention: Mention) -> Match | None:
         """How the text matches one of the names; None if it matches none."""
-        folded = [fold(name) for name in self.names]
-        if mention.folded in folded:
-            return "alias" if folded.index(mention.folded) else "name"
-        same = any(mention.is_name(fold_loosely(each), legal=self.may_be_organisation) for each in folded)
+        if mention.folded in self.folded:
+            return "alias" if self.folded.index(mention.folded) else "name"
+        same = not self.loose.isdisjoint(mention.keys) or any(
+            name in self.forms and (not form or form in self.forms[name]) for name, form in mention.forms
+        )
         return "folded" if same else None
 
     def candidate(self, match: Match, *, alone: bool) -> Candidate:
@@ -96,22 +112,16 @@ class Entry:
 class Mention:
     """The text of an entity, in each form that a name may have for it."""
 
-    __slots__ = ("_forms", "_organisation", "folded", "keys")
+    __slots__ = ("folded", "forms", "keys")
 
     def __init__(self, text: str, label: str) -> None:
         self.folded = fold(text)
         loose = {fold_loosely(self.folded), fold_loosely(without_possessive(self.folded))} - {""}
-        self._organisation = label.upper() in ORGANISATIONS
-        self._forms = [split_legal_form(each) if self._organisation else (each, "") for each in loose]
-        self.keys = loose | {name for name, _ in self._forms}
+        is_organisation = label.upper() in ORGANISATIONS
+        self.forms = [split_legal_form(each) for each in loose] if is_organisation else []
+        """The name of an organisation without its legal form, with the form, which one side may lack."""
+        self.keys = loose | {name for name, _ in self.forms}
         """The texts under which an index may have the name."""
-
-    def is_name(self, loose: str, *, legal: bool) -> bool:
-        """Whether a name, folded in both steps, is this text. Of legal forms one may be missing, but they may not differ."""
-        name, form = split_legal_form(loose) if legal and self._organisation else (loose, "")
-        return loose in self.keys or any(
-            name == mine and (not form or not my_form or form == my_form) for mine, my_form in self._forms
-        )
 
 
 def candidates_of(
