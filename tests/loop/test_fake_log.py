@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from loop import checker
-from loop.fake_group import NoMember
 from loop.fake_log import FakeLog, ProducerFenced, Unstable
 from loop.fake_sink import OUTPUT, Output
 from loop.world import INPUT, SHORT, World
@@ -33,21 +32,6 @@ def test_records_of_a_transaction_appear_at_its_commit(log: FakeLog) -> None:
     assert log.partitions[OUTPUT_0].end == 4
 
 
-def test_an_older_producer_is_fenced_everywhere(log: FakeLog) -> None:
-    """After a newer one of the same id, none of its calls does anything."""
-    older = log.init_transactions("id")
-    older.begin()
-    log.init_transactions("id").begin()
-    for call in (
-        older.begin,
-        older.commit,
-        lambda: older.produce(OUTPUT_0, "x"),
-        lambda: older.send_offsets({}, "", 0),
-    ):
-        with pytest.raises(ProducerFenced):
-            call()
-
-
 def test_a_transaction_that_times_out_fences_its_producer(log: FakeLog) -> None:
     """The coordinator aborts it and raises the epoch."""
     producer = log.init_transactions("id")
@@ -68,30 +52,6 @@ def test_offsets_count_at_the_commit_and_cannot_be_read_before(log: FakeLog) -> 
     assert log.stable_offset(INPUT_1) == 0
     producer.commit()
     assert log.stable_offset(INPUT_0) == 7
-
-
-def test_the_group_takes_offsets_of_its_members_only(log: FakeLog) -> None:
-    """Strangers and members of an older generation are fenced."""
-    member = log.group.join("member")
-    producer = log.init_transactions("id")
-    producer.begin()
-    with pytest.raises(NoMember):
-        producer.send_offsets({}, "member", log.group.generation)
-    with pytest.raises(NoMember):
-        producer.send_offsets({}, member, log.group.generation - 1)
-
-
-def test_a_partition_moves_only_after_it_was_let_go() -> None:
-    """Cooperative rebalance: no moment has two readers of a partition."""
-    group = World(partitions=4).log.group
-    first = group.join("first")
-    assert len(group.take(first)) == 4
-    second = group.join("second")
-    assert group.take(second) == []
-    moving = [partition for partition in group.readers if partition not in group.members[first]]
-    assert len(moving) == 2
-    group.free(first, moving)
-    assert sorted(group.take(second)) == sorted(moving)
 
 
 def publish_unchecked(log: FakeLog, offsets: list[int], committed: int) -> None:

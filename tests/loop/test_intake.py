@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop.fake_clock import FakeClock, FakePool, FakeWakeup
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
-from loop.world import INVALID, RULES
+from loop.world import RULES
 
 from enricher.worker.articles import serialise_findings
 from enricher.worker.heads import EntityHead, Head
@@ -122,17 +122,6 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
     assert (1, 1) == (intake.capacity, len(pool.submitted))
 
 
-def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
-    """It has its dead letter, and takes no capacity."""
-    intake, pool = new_intake()
-    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
-    intake.take([ticket])
-    advance(intake)
-    assert isinstance(ticket.outcome, DeadLetter)
-    assert (False, []) == (intake.busy, pool.submitted)
-    assert intake.capacity >= 1_000
-
-
 def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow values that arrive together are decoded turn by turn, in their order, and the loop lives meanwhile."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 5_000)
@@ -237,15 +226,17 @@ def test_a_delete_event_is_finished_without_the_tokenizer() -> None:
         (b"\nab", b"12345", None, 5),
         (b"\nab", b"12345", b'{"a":1}', 12),
         ("\næøå".encode(), None, None, 0),
+        (b"packed", None, None, 4_994),
     ],
 )
 def test_what_an_article_takes_beyond_its_record_is_told_once(
     value: bytes, document: bytes | None, further: bytes | None, expected: int
 ) -> None:
-    """A document that is the record's own value takes nothing, metadata do, and text has no more characters than bytes."""
+    """A document that is the record's own value takes nothing, metadata and packed text do; text has no more characters."""
     intake, _ = new_intake()
     kept = value if document == b"the value" else document
-    intake.read = lambda raw: replace(read(raw), document=kept, further=further)
+    article = Article("1", "", "x" * 5_000) if value == b"packed" else Article("1", "", value.decode()[1:])
+    intake.read = lambda _raw: replace(article, document=kept, further=further)
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)
     intake.take([ticket])
     advance(intake)
@@ -254,16 +245,6 @@ def test_what_an_article_takes_beyond_its_record_is_told_once(
         intake.take_unpacked_bytes(),
         intake.take_unpacked_bytes(),
     )
-
-
-def test_text_that_was_packed_counts_too() -> None:
-    """A compressed record is small, its article is not."""
-    intake, _ = new_intake()
-    intake.read = lambda _raw: Article("1", "", "x" * 5_000)
-    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"packed"), 0.0)
-    intake.take([ticket])
-    advance(intake)
-    assert ticket.unpacked_bytes == 4_994
 
 
 def test_one_turn_decodes_no_more_packed_articles_than_plain_ones() -> None:

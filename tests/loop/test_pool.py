@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.patience import PATIENCE_S
@@ -11,99 +13,86 @@ from support.patience import PATIENCE_S
 from enricher.worker.loop.pool import WorkerPool
 
 
-def _gather(pool: WorkerPool[int, int], wakeup: threading.Semaphore, count: int) -> list[int]:
-    results: list[int] = []
-    for _ in range(count):
-        assert wakeup.acquire(timeout=PATIENCE_S)
-        results += pool.take_results()
-    return results
+class Woken:
+    """A pool, and how often its owner was woken."""
+
+    def __init__(self, run: Callable[[int], object], threads: int = 1, waiting: int = 9, **more: Any) -> None:  # noqa: ANN401
+        self._wakeups = threading.Semaphore(0)
+        self.pool: WorkerPool[int, object] = WorkerPool(
+            run, threads=threads, waiting=waiting, wake=self._wakeups.release, name="test", **more
+        )
+
+    def submit(self, *items: int) -> None:
+        """Hand these over."""
+        for item in items:
+            self.pool.submit(item)
+
+    def gather(self, count: int) -> list[Any]:
+        """The results that are there after so many wake-ups."""
+        assert all(self._wakeups.acquire(timeout=PATIENCE_S) for _ in range(count))
+        return self.pool.take_results()
+
+    def threads(self) -> list[threading.Thread]:
+        """Those that are alive."""
+        return [thread for thread in threading.enumerate() if thread.name.startswith("test")]
 
 
 def test_every_item_comes_back_once_and_sets_the_wakeup() -> None:
     """A hundred items through three threads give a hundred results and a hundred wake-ups."""
-    wakeup = threading.Semaphore(0)
-    pool: WorkerPool[int, int] = WorkerPool(
-        lambda item: item * item, threads=3, waiting=97, wake=wakeup.release, name="test"
-    )
-    for item in range(100):
-        pool.submit(item)
-    assert [item * item for item in range(100)] == sorted(_gather(pool, wakeup, 100))
-    assert pool.busy == 0
-    pool.close()
+    woken = Woken(lambda item: item * item, threads=3, waiting=97)
+    woken.submit(*range(100))
+    assert [item * item for item in range(100)] == sorted(woken.gather(100))
+    assert woken.pool.busy == 0
+    woken.pool.close()
 
 
 def test_one_thread_keeps_the_order_of_submission() -> None:
     """Items wait in a queue, first in, first out."""
-    wakeup = threading.Semaphore(0)
-    pool: WorkerPool[int, int] = WorkerPool(lambda item: item, threads=1, waiting=9, wake=wakeup.release, name="test")
-    for item in range(10):
-        pool.submit(item)
-    assert list(range(10)) == _gather(pool, wakeup, 10)
-    pool.close()
+    woken = Woken(lambda item: item)
+    woken.submit(*range(10))
+    assert list(range(10)) == woken.gather(10)
+    woken.pool.close()
 
 
 def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> None:
-    """Room counts what was submitted and not taken back, whether it still runs or not."""
-    wakeup = threading.Semaphore(0)
-    pool: WorkerPool[int, int] = WorkerPool(lambda item: item, threads=2, waiting=1, wake=wakeup.release, name="test")
-    assert (pool.capacity, pool.busy) == (3, 0)
-    pool.submit(1)
-    pool.submit(2)
-    assert wakeup.acquire(timeout=PATIENCE_S)
-    assert wakeup.acquire(timeout=PATIENCE_S)
-    assert (pool.capacity, pool.busy) == (1, 2)
-    assert sorted(pool.take_results()) == [1, 2]
-    assert (pool.capacity, pool.busy) == (3, 0)
-    pool.close()
-
-
-def test_submitting_without_room_is_a_bug() -> None:
-    """The bound is the owner's duty, and held by an assertion."""
-    never = threading.Event()
-    pool: WorkerPool[int, object] = WorkerPool(
-        lambda _: never.wait(), threads=1, waiting=0, wake=lambda: None, name="test"
-    )
-    pool.submit(0)
+    """Room counts what was submitted and not taken back, whether it still runs or not; beyond it, submitting is a bug."""
+    woken, go = Woken(lambda _: go.wait(), threads=2, waiting=1), threading.Event()
+    assert (woken.pool.capacity, woken.pool.busy) == (3, 0)
+    woken.submit(1, 2, 3)
     with pytest.raises(AssertionError, match="beyond the capacity"):
-        pool.submit(1)
-    never.set()
-    pool.close()
+        woken.submit(4)
+    go.set()
+    assert (woken.pool.capacity, woken.pool.busy) == (0, 3)
+    assert 3 == len(woken.gather(3))
+    assert (woken.pool.capacity, woken.pool.busy) == (3, 0)
+    woken.pool.close()
 
 
 def test_each_thread_begins_once_before_its_first_item() -> None:
     """What a thread needs for itself is there when its first item comes."""
-    wakeup, begun, ran = threading.Semaphore(0), list[int](), list[int]()
+    begun, ran = list[int](), list[int]()
 
     def run(_: int) -> None:
         assert threading.get_ident() in begun
         ran.append(threading.get_ident())
 
-    pool: WorkerPool[int, None] = WorkerPool(
-        run, threads=3, waiting=9, wake=wakeup.release, name="test", begin=lambda: begun.append(threading.get_ident())
-    )
-    for item in range(12):
-        pool.submit(item)
-    assert all(wakeup.acquire(timeout=PATIENCE_S) for _ in range(12))
-    assert [None] * 12 == pool.take_results()
-    pool.close()
+    woken = Woken(run, threads=3, begin=lambda: begun.append(threading.get_ident()))
+    woken.submit(*range(12))
+    assert [None] * 12 == woken.gather(12)
+    woken.pool.close()
     assert len(begun) == len(set(begun)) == 3
     assert set(ran) <= set(begun)
 
 
 def test_what_run_raises_is_raised_again_by_take_results() -> None:
     """An error of the thread reaches the owner's thread, sets the wakeup, and leaves the thread working."""
-    wakeup = threading.Semaphore(0)
-    pool: WorkerPool[int, int] = WorkerPool(
-        lambda item: 10 // item, threads=1, waiting=1, wake=wakeup.release, name="test"
-    )
-    pool.submit(0)
-    assert wakeup.acquire(timeout=PATIENCE_S)
+    woken = Woken(lambda item: 10 // item)
+    woken.submit(0)
     with pytest.raises(ZeroDivisionError):
-        pool.take_results()
-    pool.submit(5)
-    assert wakeup.acquire(timeout=PATIENCE_S)
-    assert pool.take_results() == [2]
-    pool.close()
+        woken.gather(1)
+    woken.submit(5)
+    assert woken.gather(1) == [2]
+    woken.pool.close()
 
 
 def test_close_drops_what_waits_and_ends_the_threads() -> None:
@@ -115,14 +104,13 @@ def test_close_drops_what_waits_and_ends_the_threads() -> None:
         go.wait()
         seen.append(item)
 
-    pool: WorkerPool[int, object] = WorkerPool(run, threads=1, waiting=5, wake=lambda: None, name="closing")
-    for item in range(6):
-        pool.submit(item)
+    woken = Woken(run)
+    woken.submit(*range(6))
     assert started.wait(timeout=PATIENCE_S)
     threading.Timer(0.05, go.set).start()
-    pool.close()
+    woken.pool.close()
     assert seen == [0]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("closing")]
+    assert not woken.threads()
 
 
 def test_a_hung_run_does_not_block_close() -> None:
@@ -133,11 +121,11 @@ def test_a_hung_run_does_not_block_close() -> None:
         started.set()
         never.wait()
 
-    pool: WorkerPool[int, object] = WorkerPool(hang, threads=2, waiting=0, wake=lambda: None, name="hung")
-    pool.submit(0)
+    woken = Woken(hang, threads=2)
+    woken.submit(0)
     assert started.wait(timeout=PATIENCE_S)
     before_s = time.monotonic()
-    pool.close(timeout_s=0.05)
+    woken.pool.close(timeout_s=0.05)
     assert time.monotonic() - before_s < 5
-    assert [thread.daemon for thread in threading.enumerate() if thread.name.startswith("hung")] == [True]
+    assert [thread.daemon for thread in woken.threads()] == [True]
     never.set()

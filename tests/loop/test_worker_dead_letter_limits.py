@@ -13,7 +13,7 @@ from loop.world import INPUT, INVALID, SHORT, UNTOKENIZABLE, Process, World
 from support.properties import seeds
 
 from enricher.errors import TooManyDeadLetters, TransactionTrouble
-from enricher.worker.records import EnrichedRecord, Mark, Outcome, Partition, ReachedLimit, Release, Start
+from enricher.worker.records import Mark, Partition, ReachedLimit, Release, Start
 from enricher.worker.rules.dead_letter_limits import Cut, DeadLetterLimits, Limits
 
 LIMIT = 20
@@ -151,20 +151,6 @@ def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> No
     assert "accept" in str(ended(world, other))
     assert letters_in(world) == LIMIT
     assert world.violations() == []
-
-
-def test_outputs_found_too_large_while_they_are_written_count_too() -> None:
-    """They are read again, as dead letters, and then the release is cut."""
-
-    def too_large(outcome: Outcome) -> bool:
-        return isinstance(outcome, EnrichedRecord)
-
-    world = World(partitions=1)
-    process = started(world)
-    process.sink.too_large = too_large
-    world.put(*[SHORT] * 60)
-    assert "publish:OutputTooLarge" in str(ended(world, process, judged=False))
-    assert (LIMIT, LIMIT) == (letters_in(world), world.log.committed[FIRST])
 
 
 class Broken(Simulation):

@@ -1,9 +1,10 @@
-"""A record that kills the process: found by the deaths that are counted beside the committed offsets, and dead-lettered."""
+"""A record that kills the process is found by the deaths counted beside the committed offsets; which ends are deaths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 
 import pytest
@@ -12,10 +13,18 @@ from loop.fake_model import killed_by_deadly
 from loop.fake_sink import DEAD_LETTERS, KILLED, Output
 from loop.faults import Crash, Fault, Faults, Mortal, no_fault
 from loop.test_worker_simulation import VALUES, Simulation
-from loop.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
+from loop.world import INPUT, KILLER, LIMITS, LONG, RECOVERY, SHORT, Process, World
 from support.properties import seeds
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import (
+    BrokerError,
+    EnricherError,
+    Fenced,
+    RecoveryExhausted,
+    SettingsError,
+    Stalled,
+    TransactionTrouble,
+)
 from enricher.worker.loop.pacing import LoopLimits
 from enricher.worker.records import Mark, Partition, Ticket
 
@@ -193,19 +202,6 @@ def test_giving_a_partition_up_in_order_takes_the_attempt_back() -> None:
     second.until(lambda: world.log.marks[kept] == Mark(2))
 
 
-def test_a_partition_that_was_lost_and_comes_back_is_no_death() -> None:
-    """The process that made the mark is alive."""
-    world = World(partitions=1)
-    world.put(*[SHORT] * 4)
-    life = Life(world)
-    life.process.engine.hangs = True
-    for _ in range(2 * MAX_DEATHS):
-        read = life.process.counters.read
-        life.until(lambda read=read: life.process.counters.read > read)  # type: ignore[misc]
-        assert world.log.marks[FIRST] == Mark(1)
-        life.process.source.expel()
-
-
 @pytest.mark.parametrize("step", ["begin", "send_offsets", "commit", "committed"])
 def test_a_recovery_is_no_death(step: str) -> None:
     """A process that lives counts one attempt, however often its transactions fail, that of the count included."""
@@ -219,19 +215,6 @@ def test_a_recovery_is_no_death(step: str) -> None:
     assert not life.process.counters.isolations
 
 
-def test_the_next_owner_of_a_suspect_partition_takes_its_records_alone() -> None:
-    """A rebalance in the middle does not set everything back to the beginning."""
-    world = World(partitions=1)
-    world.put(*[SHORT] * 8, KILLER, SHORT)
-    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
-    first = Life(world)
-    first.until(lambda: world.log.committed[FIRST] > 2)
-    first.stop()
-    assert world.log.marks[FIRST].attempts == MAX_DEATHS
-    assert lives_until_done(world, "worker-1") == 3
-    assert killed(world) == [(FIRST, 8)]
-
-
 def test_after_as_many_articles_as_were_in_flight_it_works_as_usual() -> None:
     """What ended the processes was among them, or it was something else. Reading again to take them alone is no recovery."""
     world = World(partitions=1)
@@ -243,30 +226,6 @@ def test_after_as_many_articles_as_were_in_flight_it_works_as_usual() -> None:
     life.until(lambda: life.process.tracker.in_flight > 1)
     life.until(world.done)
     assert life.process.counters.recoveries == 0
-
-
-def test_at_the_end_of_a_suspect_partition_it_works_as_usual() -> None:
-    """A quiet topic does not keep its worker slow, and what is published later is not suspect."""
-    world = World(partitions=1)
-    world.put(SHORT, SHORT)
-    world.put_transaction(SHORT)
-    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
-    life = Life(world)
-    life.until(lambda: world.done() and not life.alone)
-    assert world.log.marks[FIRST] == Mark()
-    world.put(*[SHORT] * 10)
-    life.until(lambda: life.process.tracker.in_flight > 1)
-    life.until(world.done)
-    assert life.process.counters.isolations == 1
-
-
-def test_an_idle_worker_counts_nothing() -> None:
-    """A partition of which nothing arrives gets no mark. Where it stands is committed once, at the beginning."""
-    world = World()
-    life = Life(world)
-    life.until(lambda: world.clock() > 5)
-    assert [commit.group_offsets for commit in world.log.commits] == [{FIRST: 0, SECOND: 0}]
-    assert {Mark()} == set(world.log.marks.values())
 
 
 def test_one_transaction_counts_all_partitions_of_a_poll() -> None:
@@ -324,3 +283,112 @@ def test_the_judge_finds_a_rule_that_blames_too_soon(monkeypatch: pytest.MonkeyP
     """The negative control: with one death alone for a verdict, the same worlds have records that are blamed wrongly."""
     monkeypatch.setattr("enricher.worker.rules.attempts.ALONE_DEATHS", 1)
     assert any(wrong.startswith("wrong") for seed in range(40) for wrong in DeadlyWorlds(seed).run().found)
+
+
+def fail_late(world: World) -> None:
+    """No broker answers for longer than a recovery may take."""
+    world.clock.sleep(RECOVERY.timeout_s + 1)
+    raise TransactionTrouble("away")
+
+
+def ends(world: World, fault: Fault, error: type[EnricherError]) -> None:
+    """A process that ends with this error."""
+    process = world.start(fault=fault)
+    with pytest.raises(error):
+        process.worker.run()
+    process.source.expel()
+    assert world.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "end"),
+    [
+        ("produce", TransactionTrouble("too few replicas"), RecoveryExhausted),
+        ("produce", BrokerError("no right to write"), BrokerError),
+        ("commit", BrokerError("no right to write"), BrokerError),
+        ("produce", SettingsError("fewer partitions"), SettingsError),
+    ],
+    ids=["exit 6", "exit 4", "exit 4 at the commit", "exit 2"],
+)
+@pytest.mark.parametrize(
+    "before", [Mark(), Mark(MAX_DEATHS), Mark(MAX_DEATHS + 1, 1)], ids=["first", "suspect", "alone"]
+)
+def test_an_end_of_which_no_record_can_be_the_cause_is_no_death(
+    step: str, error: Exception, end: type[EnricherError], before: Mark
+) -> None:
+    """However often in a row: the process takes its attempt back while it can still commit offsets."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 4)
+    world.log.committed[FIRST], world.log.marks[FIRST] = 0, before
+    visits = [2] if step == "commit" else []  # the first one is that of the mark
+    for _ in range(2 * MAX_DEATHS):
+        ends(world, Faults(step, error, *visits), end)
+        assert world.log.marks[FIRST] == before
+    assert lives_until_done(world) == 1
+    assert killed(world) == []
+
+
+def test_a_silent_partition_is_no_death_of_the_other_partitions_records() -> None:
+    """The process ends with code 7, and another partition's records were counted."""
+    world = World()
+    world.put(*[SHORT] * 4)
+    ends(world, Faults("poll", Stalled("silent", undelivered=True), 3), Stalled)
+    assert {Mark()} == set(world.log.marks.values())
+    ends(world, Faults("poll", Stalled("the model hangs"), 3), Stalled)
+    assert Mark(1) == world.log.marks[FIRST]
+
+
+def test_three_outages_that_end_the_process_blame_no_record() -> None:
+    """No broker answers for so long that the attempt stays counted: the next process looks, and finds nothing."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 4)
+    for count in range(1, MAX_DEATHS + 1):
+        process = world.start(fault=Faults("produce", TransactionTrouble("cut off")))
+        process.sink.recover = partial(fail_late, world)  # type: ignore[method-assign]
+        with pytest.raises(RecoveryExhausted, match="away"):
+            process.worker.run()
+        process.source.expel()
+        assert world.log.marks[FIRST] == Mark(count)
+    assert lives_until_done(world) == 1
+    assert killed(world) == []
+    assert world.violations() == []
+
+
+def test_a_commit_that_arrived_is_not_taken_back_with_the_attempt() -> None:
+    """The process believes that its last transactions failed: the offsets that they committed stay."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 4)
+    process = world.start(fault=Faults("committed", TransactionTrouble("nobody knows")))
+    for number in range(10):
+        world.clock.after(number * 0.5, lambda: world.put(SHORT))
+    with pytest.raises(RecoveryExhausted):
+        process.worker.run()
+    process.source.expel()
+    assert world.log.committed[FIRST] > 0
+    assert world.log.marks[FIRST] == Mark()
+    assert world.violations() == []
+    assert lives_until_done(world) == 1
+
+
+def test_a_fenced_process_leaves_its_attempt_counted() -> None:
+    """To take it back it would have to fence the newer process of its name."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 4)
+    fenced = Faults("produce", Fenced("a newer producer"))
+    ends(world, fenced, Fenced)
+    assert world.log.marks[FIRST] == Mark(1)
+    assert fenced.seen["recover"] == 0
+
+
+def test_an_attempt_that_cannot_be_taken_back_counts() -> None:
+    """No broker answers the process any more, which ends all the same, with its own error."""
+    world = World(partitions=1)
+    world.put(*[SHORT] * 4)
+    no_right, away = Faults("produce", BrokerError("no right")), Faults("recover", TransactionTrouble("away"))
+
+    def fault(step: str) -> None:
+        no_right(step)
+        away(step)
+
+    ends(world, fault, BrokerError)
+    assert world.log.marks[FIRST] == Mark(1)

@@ -22,35 +22,12 @@ def test_the_documented_phases_are_those_of_step() -> None:
     assert ["admit", "prepare", "collect", "dispatch", "store", "publish"] == documented == called
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_articles_come_out_as_records_in_the_order_of_their_offsets(seed: int) -> None:
-    """Whatever the order in which batches come back, the output has the input's order, and all of it is committed."""
-    world = World(seed)
-    offsets = world.put(*[SHORT, LONG] * 10)
-    process = world.start().joined()
-    world.steps(process, until=world.done)
-    outputs = world.outputs()
-    assert [output.offset for output in outputs if isinstance(output, Output)] == offsets
-    assert world.log.committed[Partition(INPUT, 0)] == len(offsets)
-
-
 def test_every_turn_serves_the_sink_once() -> None:
     """Also one that has nothing to publish: a client keeps its events until somebody takes them."""
     process = World().start().joined()
     for turns in range(1, 6):
         process.worker.step()
         assert turns == process.sink.served
-
-
-@pytest.mark.parametrize(("commits", "end"), [([True, False], 4), ([False], 2)])
-def test_commits_reach_the_end_past_trailing_transaction_markers(commits: list[bool], end: int) -> None:
-    """A marker is an offset without a record; the committed offset still becomes the end, also of markers alone."""
-    world = World(partitions=1)
-    for commit in commits:
-        world.put_transaction(SHORT, commit=commit)
-    world.steps(world.start().joined(), until=world.done)
-    assert world.log.committed[Partition(INPUT, 0)] == end
-    assert len(world.outputs()) == sum(commits)
 
 
 def test_a_slow_article_holds_back_those_behind_it_and_no_other_partition() -> None:

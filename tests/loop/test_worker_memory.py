@@ -46,15 +46,6 @@ def test_running_out_of_memory_costs_no_article_and_makes_batches_smaller(
     assert len(warnings) == 1
 
 
-def test_enough_memory_changes_nothing() -> None:
-    """The control: no step down, no count."""
-    world = World(partitions=1)
-    process = world.start(infer=with_room_for(RULES.max_batch_tokens)).joined()
-    world.put(*[SHORT] * 100)
-    world.steps(process, until=world.done)
-    assert process.counters.out_of_memory == 0
-
-
 def budget_of(process: Process) -> int:
     """The tokens that a batch may have now, as the metric has them."""
     return process.worker.snapshots.read().budget_tokens
@@ -117,15 +108,6 @@ def test_it_falls_to_what_fitted_and_stays_there(caplog: pytest.LogCaptureFixtur
     device.room_tokens = CONFIGURED
     assert not any(device.run() for _ in range(100))
     assert device.tokens == 4_096
-
-
-def test_memory_that_shrinks_lowers_it_further() -> None:
-    """By half with each batch that does not fit: a neighbour that has all of it for a moment costs no more."""
-    device = Device(room_tokens=5_000)
-    assert device.run()
-    device.room_tokens = 1_100
-    assert [device.run() for _ in range(3)] == [True, True, False]
-    assert device.tokens == 1_024
 
 
 def test_a_batch_of_an_older_budget_lowers_nothing() -> None:

@@ -9,8 +9,6 @@ from loop.test_worker_simulation import Simulation
 from loop.world import LIMITS, SHORT, Process, World
 from support.properties import seeds
 
-from enricher.worker.rules import read_limits
-
 NOW, LATER = TOPICS = ("articles.now", "articles")
 
 
@@ -39,18 +37,6 @@ def test_a_backlog_of_the_first_topic_goes_first() -> None:
     assert 1_000 == done(world, LATER)
 
 
-def test_headlines_that_come_one_by_one_hold_the_backlog_hardly() -> None:
-    """Each waits for what is in flight, and the backlog goes on."""
-    world = World(topics=TOPICS)
-    process = working(world)
-    world.put(*[SHORT] * 5_000, topic=LATER)
-    for number in range(20):
-        world.clock.after(1.0 + number / 4, lambda: world.put(SHORT, topic=NOW))
-    world.steps(process, until=lambda: done(world, NOW) == 20, at_most=20_000)
-    assert done(world, LATER) > 1_000
-    assert process.source.holds <= 2 * 10
-
-
 def test_partitions_of_another_member_hold_nothing() -> None:
     """A worker that has only partitions of the second topic works, whatever waits in the first."""
     world = World(partitions=1, topics=TOPICS)
@@ -61,18 +47,6 @@ def test_partitions_of_another_member_hold_nothing() -> None:
     (mine,) = (each for each in members if {LATER} == {partition.topic for partition in each.tracker.partitions})
     world.steps(mine, until=lambda: done(world, LATER) == 300, at_most=20_000)
     assert (0, 0) == (done(world, NOW), mine.source.holds)
-
-
-def test_a_backlog_without_end_leaves_the_second_topic_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Now and then it is read, so that nothing waits for ever."""
-    monkeypatch.setattr(read_limits, "LONGEST_S", 2.0)
-    world = World(topics=TOPICS)
-    process = working(world)
-    world.put(*[SHORT] * 3_000, topic=NOW)
-    world.steps(process, until=lambda: process.source.holds > 0, at_most=20_000)
-    world.put(*[SHORT] * 20, topic=LATER)
-    world.steps(process, until=lambda: done(world, LATER) == 20, at_most=50_000)
-    assert done(world, NOW) < 3_000
 
 
 def test_articles_that_wait_for_schemas_hold_nothing() -> None:

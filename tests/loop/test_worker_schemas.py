@@ -139,18 +139,6 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
     assert 3 == len(world.outputs())
 
 
-def test_a_worker_that_ends_at_the_end_waits_for_its_schemas() -> None:
-    """`--until-caught-up` means that everything is published."""
-    world = World()
-    world.put(NEEDY)
-    process = started(world, until_caught_up=True)
-    wait(world, process, 30)
-    assert not process.source.caught_up()
-    world.registry.away = False
-    world.steps(process, until=process.source.caught_up)
-    assert 1 == len(world.outputs())
-
-
 def test_a_worker_that_ends_at_the_end_does_not_wait_for_what_came_later() -> None:
     """Else it would never end at a busy topic, of which there is always something in flight."""
     world = World()
@@ -209,22 +197,6 @@ def test_a_long_article_that_waits_holds_back_no_other_long_one(monkeypatch: pyt
     world.registry.away = False
     world.steps(process, until=world.done, at_most=100_000)
     assert (1, False) == (len(world.outputs()), process.intake.busy)
-
-
-def test_a_record_that_is_taken_alone_may_wait_for_its_schema() -> None:
-    """What is behind it is not read, and it is no dead letter when its schema is here."""
-    world = World()
-    world.put(NEEDY, SHORT)
-    for _ in range(LIMITS.max_deaths_at_offset):
-        process = started(world)
-        world.steps(process, until=lambda process=process: process.intake.waiting_articles > 0)  # type: ignore[misc]
-        process.source.expel()  # it died, with the article waiting
-    process = started(world)
-    wait(world, process, 10)
-    assert (1, 1) == (process.tracker.in_flight, process.intake.waiting_articles)
-    world.registry.away = False
-    world.steps(process, until=world.done)
-    assert (2, []) == (len(world.outputs()), world.outputs(DEAD_LETTERS))
 
 
 def test_processes_that_end_while_a_record_waits_blame_it_for_nothing() -> None:
@@ -286,14 +258,3 @@ def test_a_ticket_that_is_lost_is_a_stall_although_others_wait() -> None:
     process.tokenizer.loses = True
     with pytest.raises(Stalled, match="in flight"):
         wait(world, process, 5)
-
-
-def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
-    """One poll takes no more than half of the room that is left."""
-    world = World(partitions=6)
-    for number in range(5):
-        world.put(*[NEEDY] * 200, partition=number)
-    process = started(world)
-    wait(world, process, 5)
-    world.put(*[SHORT] * 200, partition=5)
-    world.steps(process, until=lambda: len(world.outputs(partition=5)) == 200, at_most=20_000)

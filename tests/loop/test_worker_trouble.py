@@ -212,19 +212,6 @@ def test_fatal_errors_leave_the_loop(error: EnricherError, step: str) -> None:
     assert world.log.committed == {}
 
 
-def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
-    """The older process publishes nothing any more and ends; the newer one does the work."""
-    world = World()
-    older = world.start().joined()
-    world.put(*[SHORT] * 10)
-    world.steps(older, until=lambda: older.engine.busy > 0)
-    newer = world.start().joined()
-    with pytest.raises(Fenced):
-        world.steps(older, until=world.done)
-    older.source.expel()
-    world.steps(newer, until=world.done)
-
-
 def test_a_worker_that_is_fenced_when_it_is_asked_to_stop_ends_in_order() -> None:
     """What it could not publish is read again; a stop that was asked for is no failure."""
     world = World()

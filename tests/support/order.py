@@ -110,6 +110,5 @@ SLOW = (
     "scripts/demo/test_demo_tasks.py",
     "scripts/test_release.py",
     "telemetry/test_otlp.py",
-    "loop/test_worker_long_articles.py",
 )
 """Tests without a broker that start processes, need built tools, or take many seconds: `scripts/test --quick` skips them."""
