@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -65,31 +65,13 @@ def test_the_count_rises_by_one_and_nothing_else_changes(headers: Headers) -> No
     assert [(REDRIVE_COUNT, b"%d" % (redrives_in(headers) + 1)), (REDRIVEN_LETTER, b"id:2:7")] == sent[-2:]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A message of the dead-letter topic."""
-
-    all_headers: Headers
-
-    def headers(self) -> Headers:
-        """Its headers."""
-        return self.all_headers
-
-    def partition(self) -> int:
-        """Its partition."""
-        return 2
-
-    def offset(self) -> int:
-        """Its offset."""
-        return 7
-
-
 def letter_with(**changes: bytes) -> Letter | None:
     """What is read of a worker's dead letter in which these of its headers are replaced."""
     raw = RawRecord(Partition("in", 1), 5, b"k", b"v", (("h", b"1"),))
     own = dead_letter_headers(raw, DeadLetter("decode", "Bad", "x"), version="1", time_s=0.0, omitted_bytes=None)
     replaced = {f"enricher.dlq.{name.replace('_', '.')}": value for name, value in changes.items()}
-    message: Any = Written(tuple((name, replaced.get(name, value)) for name, value in own))
+    headers = [(name, replaced.get(name, value)) for name, value in own]
+    message: Any = SimpleNamespace(headers=lambda: headers, partition=lambda: 2, offset=lambda: 7)
     return letter_of(message)
 
 
