@@ -1,7 +1,8 @@
-"""Reads the demonstration's outputs as a consumer, and prints the tables."""
+"""Reads the demonstration's outputs as a consumer, and prints the tables; with `--tasks`, also makes the second task."""
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,13 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
+from enricher.worker.inference.checkpoint.folder import TOKENIZER_FILES, Checkpoint
+from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from tools import ROOT
-from tools.demo.checkpoints import join
 from tools.reading import Reader
 from tools.topics import Topics
 
@@ -122,3 +126,24 @@ def show_tasks(console: Console, articles: Sequence[Mapping[str, Any]], records:
             table.add_row(article["title"], genre["label"], f"{genre['score']:.2f}")
     console.print()
     console.print(table)
+
+
+HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"
+_NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
+
+
+def join(head: Path, encoder: Checkpoint, out: Path) -> None:
+    """Write a checkpoint folder of a head that comes without its encoder.
+
+    The encoder's weights are copied bit for bit, so that the worker runs both tasks in one pass.
+    """
+    with safe_open(head / HEAD_FILE, framework="numpy") as opened:
+        assert opened.metadata()["encoder_digest"] == encoder_digest(encoder), "it was trained on another encoder"
+    out.mkdir(parents=True, exist_ok=True)
+    stored = load_file(encoder.folder / WEIGHTS_FILE)
+    weights = {name: value for name, value in stored.items() if not name.startswith(_NOT_ENCODER)}
+    save_file(weights | load_file(head / HEAD_FILE), out / WEIGHTS_FILE, metadata={"format": "pt"})
+    for name in TOKENIZER_FILES:
+        if (encoder.folder / name).is_file():
+            shutil.copyfile(encoder.folder / name, out / name)
+    shutil.copyfile(head / CONFIG_FILE, out / CONFIG_FILE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -16,7 +15,7 @@ from support.properties import any_text
 from support.search_server import SearchServer, serving
 
 from enricher.indexing.index_documents import name_of
-from tools.demo.search.page import FACETS, HITS, LAST_PAGE, Found, Search, excerpt, mark_entities, page
+from tools.demo.search.page import FACETS, Found, Search, excerpt, mark_entities, page
 from tools.demo.search.server import SearchPage
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
@@ -33,9 +32,9 @@ def found(*hits: dict[str, Any], facets: dict[str, list[tuple[str, int]]] | None
     return Found(len(hits), 3, list(hits), {label: (facets or {}).get(label, []) for label in FACETS})
 
 
-@pytest.mark.parametrize("search", [Search(), Search("a b", (("PER", "Ana & Co"), ("LOC", "München")), page=7)])
+@pytest.mark.parametrize("search", [Search(), Search("a b", (("PER", "Ana & Co"), ("LOC", "München")))])
 def test_an_address_leads_to_its_search(search: Search) -> None:
-    """Filters, words and the page survive the way through the URL."""
+    """Filters and words survive the way through the URL."""
     assert search == Search.read(search.url.partition("?")[2])
 
 
@@ -52,20 +51,6 @@ def test_a_query_of_any_length_and_any_name_is_bounded() -> None:
     search = Search.read(query)
     assert (12, 200) == (len(search.chosen), len(search.text))
     assert "_source=x" not in search.url
-
-
-def test_all_hits_are_shown_page_by_page() -> None:
-    """Each page leads to its neighbours, and a filter to its first page; the index gives no hits beyond the last page."""
-    middle = Search("met", page=2)
-    assert (HITS, HITS) == (middle.body()["from"], middle.body()["size"])
-    html = page(middle, Found(2 * HITS + 1, 3, [], {label: [] for label in FACETS}))
-    assert 'href="/?q=met" rel="prev"' in html
-    assert 'href="/?q=met&amp;page=3" rel="next"' in html
-    assert "page 2 of 3" in html
-    assert "next" not in page(replace(middle, page=3), Found(2 * HITS + 1, 3, [], {label: [] for label in FACETS}))
-    assert 1 == middle.toggled("PER", "Ana").page
-    for number, shown in (("0", 1), ("-1", 1), ("²", 1), ("9" * 300, LAST_PAGE)):
-        assert shown == Search.read(f"page={number}").page
 
 
 def test_words_and_filters_become_one_query() -> None:

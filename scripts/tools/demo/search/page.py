@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,17 @@ from urllib.parse import parse_qsl, urlencode
 
 FACETS = {"PER": "People", "ORG": "Organisations", "LOC": "Places"}
 """Labels of the model that have a facet, and its heading."""
-HITS, _FACET_VALUES = 20, 10
+_HITS, _FACET_VALUES = 50, 10
+"""All of the demonstration's articles fit into one page."""
 _MAX_TEXT_CHARS, _MAX_CHOSEN = 200, 12
-_MOST_HITS = 10_000
-"""The index gives no hits beyond these (its setting `index.max_result_window`)."""
-LAST_PAGE = _MOST_HITS // HITS
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Words, and values of facets that a hit must have, as (label, text). `page`: the part of the hits to show, from 1."""
+    """Words, and values of facets that a hit must have, as (label, text)."""
 
     text: str = ""
     chosen: tuple[tuple[str, str], ...] = ()
-    page: int = 1
 
     @classmethod
     def read(cls, query: str) -> Search:
@@ -34,14 +31,11 @@ class Search:
         pairs = [(name, value[:_MAX_TEXT_CHARS]) for name, value in parse_qsl(query, max_num_fields=100)]
         text = next((value.strip() for name, value in pairs if name == "q"), "")
         chosen = dict.fromkeys((name, value) for name, value in pairs if name in FACETS)
-        pages = (value for name, value in pairs if name == "page" and value.isascii() and value.isdigit())
-        number = min(max(1, int(next(pages, "1"))), LAST_PAGE)
-        return cls(text, tuple(chosen)[:_MAX_CHOSEN], number)
+        return cls(text, tuple(chosen)[:_MAX_CHOSEN])
 
     @property
     def url(self) -> str:
-        page = [("page", str(self.page))] if self.page > 1 else []
-        pairs = [*([("q", self.text)] if self.text else []), *self.chosen, *page]
+        pairs = [*([("q", self.text)] if self.text else []), *self.chosen]
         return f"/?{urlencode(pairs)}" if pairs else "/"
 
     def toggled(self, label: str, value: str) -> Search:
@@ -53,8 +47,7 @@ class Search:
     def body(self) -> dict[str, Any]:
         words = {"query": self.text, "fields": ["title^3", "body"], "type": "cross_fields", "operator": "and"}
         return {
-            "from": (self.page - 1) * HITS,
-            "size": HITS,
+            "size": _HITS,
             "track_total_hits": True,
             "query": {
                 "bool": {
@@ -116,7 +109,7 @@ def page(search: Search, found: Found) -> str:
         f"""{_form(search)}
 <p class="count" role="status">{count}</p>
 {_chosen(search)}
-<div class="columns"><nav aria-label="Filters">{facets}</nav><div class="hits">{hits}{_pages(search, found)}</div></div>""",
+<div class="columns"><nav aria-label="Filters">{facets}</nav><div class="hits">{hits}</div></div>""",
     )
 
 
@@ -144,21 +137,6 @@ def _document(title: str, body: str) -> str:
 </body>
 </html>
 """
-
-
-def _pages(search: Search, found: Found) -> str:
-    """Links to the pages before and after this one."""
-    last = min(max(1, -(-found.total // HITS)), LAST_PAGE)
-    before, after = search.page - 1, search.page + 1
-    links = [
-        f'<a href="{escape(replace(search, page=number).url)}" rel="{rel}">{name}</a>' if 1 <= number <= last else ""
-        for number, rel, name in ((before, "prev", "Before"), (after, "next", "Next"))
-    ]
-    return (
-        f'<nav class="pages" aria-label="Pages">{links[0]} page {search.page} of {last} {links[1]}</nav>'
-        if last > 1
-        else ""
-    )
 
 
 def _form(search: Search) -> str:
