@@ -12,7 +12,7 @@ from support.scripted import Script
 
 from tools.kafka.keeper import end
 from tools.opensearch import OpenSearch
-from tools.opensearch.__main__ import main
+from tools.opensearch import main
 from tools.ports import free_ports
 
 pytestmark = pytest.mark.broker

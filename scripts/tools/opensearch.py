@@ -1,4 +1,12 @@
-"""The errors that this package raises."""
+"""A real OpenSearch for development, the demo and the tests, without containers.
+
+    from tools.opensearch import OpenSearch
+
+    with OpenSearch() as server:
+        print(server.url)
+
+This module knows the server and nothing of `enricher`; `enricher` never imports it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +15,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, status_of
+from tools.archives import ArchiveError, ArchiveLock, unpacked
+from tools.java_server import HOST, JavaServer, commands_of, status_of
 from tools.kafka.java import LOG4J_2
 from tools.kafka.keeper import SERVER_PROPERTIES
+from tools.local_service import run
 from tools.ports import free_ports
 
 
@@ -105,3 +114,20 @@ class OpenSearch(JavaServer):
 
 def _config_file(folder: Path) -> Path:
     return folder / "config" / "opensearch.yml"
+
+
+app = commands_of(
+    OpenSearch,
+    "A real OpenSearch of one node on this machine, without users and TLS. Its indices stay until stop --erase.",
+    name="OpenSearch",
+    variable="ENRICHER_INDEX__URL",
+    lock_path=LOCK_PATH,
+)
+
+
+def main() -> None:
+    run(app, "scripts/opensearch", OpenSearchError, ArchiveError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,34 @@
-"""The schema registry: Apicurio on loopback, from a locked archive."""
+"""A real schema registry with Confluent's API for development and the tests: Apicurio, without containers.
+
+    from tools.registry import Registry
+
+    with Registry() as registry:
+        print(registry.url)
+
+This module knows the server and nothing of `enricher`; `enricher` never imports it.
+
+Apicurio Registry 3.3.3 answers `/apis/ccompat/v7` and `v8` as Confluent's registry does, except here:
+
+- It has no GUIDs. Header ids (`__value_schema_id`) need the proxy of the tests (`tests/support/registry_proxy.py`), which
+  makes GUIDs up from ids: that a registry assigns them is not tested.
+- `POST /compatibility/...` gives no reasons, even with `verbose=true`; the default level is NONE.
+- A Protobuf schema comes back as it was registered (Confluent's serializer for Python registers a base64
+  `FileDescriptorProto`), and with `format=serialized` some give 500. An Avro schema comes back without its white space,
+  unless it has references.
+- A JSON Schema without `$schema` or another sign of it is refused with 422.
+- `error_code` 0 in 500s; 409 instead of a five-digit code; a path that does not exist is a 404 with an empty body. So only
+  codes that begin with 404 mean "unknown".
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, status_of
+from tools.archives import ArchiveError, ArchiveLock, unpacked
+from tools.java_server import HOST, JavaServer, commands_of, status_of
 from tools.kafka.keeper import SERVER_PROPERTIES
+from tools.local_service import run
 
 
 class RegistryError(Exception):
@@ -73,3 +94,20 @@ class Registry(JavaServer):
             *(f"-Dquarkus.config.locations={properties.as_uri()}", "-jar", str(self._program / "quarkus-run.jar")),
             str(properties),
         )
+
+
+app = commands_of(
+    Registry,
+    "A real schema registry (Apicurio, Confluent's API) on this machine. It keeps its schemas until stop --erase.",
+    name="the registry",
+    variable="ENRICHER_REGISTRY__URL",
+    lock_path=LOCK_PATH,
+)
+
+
+def main() -> None:
+    run(app, "scripts/registry", RegistryError, ArchiveError)
+
+
+if __name__ == "__main__":
+    main()
