@@ -260,6 +260,7 @@ def test_smells_become_fewer() -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_part_of_the_package_grows() -> None:
     """A new promise names the promise that it replaces; `scripts/structure --accept` lowers the ceilings."""
     most = ceilings()

@@ -98,6 +98,7 @@ def test_settings_without_an_effect_are_refused() -> None:
         Enricher.load(kafka={"input_topic": "articles"})
 
 
+@pytest.mark.slow
 def test_the_package_is_found_above_a_clone(tmp_path: Path) -> None:
     """A folder of its name in the current directory, such as a clone, must not become a namespace package."""
     (tmp_path / "enricher").mkdir()
