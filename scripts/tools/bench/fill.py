@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ def main(
         figures = {"machine": describe(), "slower": slower, **filled.figures()}
         write_figures(out / "fill.json", figures)
         if find_spec("matplotlib"):
-            from tools.bench.timeline import save_timeline  # noqa: PLC0415  not everywhere
+            from tools.bench.drawing import save_timeline  # noqa: PLC0415  not everywhere
 
             save_timeline(filled, out / "fill.png")
 
@@ -279,40 +279,9 @@ def overlap(began_s: float, ended_s: float, other_began_s: float, other_ended_s:
 
 def outcome(filled: Filled) -> Outcome:
     """The tables of a run."""
-    seen, idle = filled.figures(), filled.idle()
-    slower = f", {filled.cost.slower:g} times as slow" if filled.cost.slower != 1 else ""
-    rates = (
-        f"{filled.under_backlog:.3f}",
-        f"{filled.overall:.3f}",
-        f"{seen['articles_per_s']:.0f}",
-        f"{seen['tokens_per_article']:.0f}",
-        f"{seen['entities_per_article']:.0f}",
-        f"{seen['loop_ms_per_article']:.2f}",
-        f"{seen['tokenizer_ms_per_article']:.2f}",
-        f"{filled.broker_cores:.2f}",
-        f"{filled.others_cores:.2f}",
-    )
-    columns = (
-        "under backlog",
-        "first read to last commit",
-        "articles/s",
-        "tokens an article",
-        "entities",
-        "loop, ms",
-        "tokenizer, ms",
-        "broker, cores",
-        "others, cores",
-    )
-    of_bare = Table(
-        f"{filled.articles} articles, batches of {filled.batch_tokens} tokens, device as an H100{slower}",
-        ("", *columns),
-        [("the worker over the bare device", *rates)],
-        "Under backlog: from the first batch to the end of the last full one. ms: of a core for an article.",
-    )
-    parts = {name: getattr(idle, name) for name in Idle.__slots__}
-    waits = Table(
-        f"The device waits, ms of {filled.seconds:.2f} s",
-        ("", *parts),
-        [("", *(f"{1000 * seconds:.0f}" for seconds in parts.values()))],
-    )
-    return Outcome(figures=seen, tables=(of_bare, waits))
+    figures = filled.figures()
+    title = f"The worker over the bare device, an H100 {filled.cost.slower:g} times as slow"
+    measured = [{"": name, "measured": value} for name, value in figures.items() if name != "idle_s"]
+    note = "Under backlog: from the first batch to the end of the last full one. ms: of a core for an article."
+    waits = Table.of(f"The device waits, of {filled.seconds:.2f} s", [asdict(filled.idle())])
+    return Outcome(figures, (Table.of(title, measured, note), waits))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 from rich.console import Console
@@ -25,12 +25,24 @@ _FILE_WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text, ready to print: the leg formats numbers, because it knows their precision."""
+    """Rows of text, ready to print."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    @classmethod
+    def of(cls, title: str, rows: Sequence[Row], note: str = "") -> Self:
+        """The values of rows that all have the same keys, which are the columns. At least one row."""
+        return cls(title, [*rows[0]], [[cell(value) for value in row.values()] for row in rows], note)
+
+
+def cell(value: object) -> str:
+    """A value for people: a number with four digits, or whole from a thousand on."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value).replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)

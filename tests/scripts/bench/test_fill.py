@@ -12,7 +12,6 @@ import pytest
 from tools.bench.bench import Bench
 from tools.bench.fill import Filled, Submitted, measure, outcome
 from tools.bench.stand_in import Cost, Device, Turn
-from tools.bench.timeline import save_timeline
 from tools.bench.watching import Call
 from tools.kafka import Cluster
 
@@ -105,5 +104,7 @@ def test_a_tiny_run_through_kafka_is_measured_and_drawn(broker: Cluster, tmp_pat
     assert len(found.turns) == len(found.submitted)
     assert found.seconds == pytest.approx(sum(astuple(found.idle())) + found.busy * found.seconds)
     assert len(outcome(found).tables) == 2
+    from tools.bench.drawing import save_timeline  # noqa: PLC0415  half a second that only this test needs
+
     save_timeline(found, tmp_path / "fill.png")
     assert (tmp_path / "fill.png").stat().st_size > 10_000

@@ -11,8 +11,7 @@ from support.patience import PATIENCE_S
 from support.scripted import Script
 
 from tools.kafka.keeper import end
-from tools.opensearch import OpenSearch
-from tools.opensearch import main
+from tools.opensearch import OpenSearch, main
 from tools.ports import free_ports
 
 pytestmark = pytest.mark.broker

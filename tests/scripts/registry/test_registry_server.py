@@ -18,8 +18,7 @@ from support.scripted import Script
 
 from tools.kafka.keeper import end
 from tools.ports import free_ports
-from tools.registry import Registry
-from tools.registry import main
+from tools.registry import Registry, main
 
 pytestmark = pytest.mark.broker
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK
-from tools.bench.gpu.rows import GPU_STATE, short
+from tools.bench.gpu.rows import GPU_STATE
 from tools.bench.gpu.speed import BASE, LARGE
-from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table
+from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table, cell
 from tools.bench.peers import results as peers
 
 NOT_RUN = "not run"
@@ -69,7 +68,7 @@ def _plot(rows: Sequence[Row]) -> Plot | None:
 def _reason(step: str, rows: Iterable[Row]) -> str:
     """The first wrong row of a step, without what every row has."""
     wrong = next(row for row in rows if row["step"] == step and row.get("ok") is False)
-    return ", ".join(f"{key} {_cell(value)}" for key, value in wrong.items() if key not in _EVERYWHERE)
+    return ", ".join(f"{key} {cell(value)}" for key, value in wrong.items() if key not in _EVERYWHERE)
 
 
 def _comparison(rows: Sequence[Row]) -> Iterator[list[str]]:
@@ -114,16 +113,10 @@ def _tables(title: str, own: Sequence[Row], rows: Sequence[Row]) -> Iterator[Tab
         peak = ["of peak"] if "leg" in keys else []
         cells = [
             [
-                *(_cell(row[key]) for key in keys),
+                *(cell(row[key]) for key in keys),
                 *(_of_peak(row, rows) for _ in peak),
-                *(_cell(row.get(key, NOT_RUN)) for key in GPU_STATE),
+                *(cell(row.get(key, NOT_RUN)) for key in GPU_STATE),
             ]
             for row in found
         ]
         yield Table(title, [*keys, *peak, *GPU_STATE], cells)
-
-
-def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
-    if isinstance(value, float) and value >= 1000:
-        return f"{value:,.0f}"
-    return short(value).replace("\n", " ")

@@ -16,7 +16,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import EMBEDDED, PreparedModel, prepare_variant
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
-from tools.bench.outcome import ROWS_FILE
+from tools.bench.outcome import ROWS_FILE, cell
 
 GPU_STATE = {"power_w": "power.draw", "sm_mhz": "clocks.sm"}
 """Keys of a row, and what nvidia-smi calls them."""
@@ -43,7 +43,7 @@ class GpuBench:
             file.write(orjson.dumps(row, default=str, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        said = " ".join(f"{key}={short(value)}" for key, value in row.items() if key not in {"step", "at_s", "dry"})
+        said = " ".join(f"{key}={cell(value)}" for key, value in row.items() if key not in {"step", "at_s", "dry"})
         print(f"{row['at_s']:7.1f} s  {self.step}: {said}", file=sys.stderr, flush=True)
 
     @property
@@ -91,11 +91,6 @@ def ask_gpu(*names: str) -> list[float | str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [_number(value.strip()) for value in done.stdout.strip().split(",")]
-
-
-def short(value: object) -> str:
-    """A value for people: four digits of a number."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _number(text: str) -> float | str:

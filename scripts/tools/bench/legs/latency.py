@@ -49,8 +49,6 @@ AIMS_MS: dict[tuple[Mix, float], tuple[float, float | None]] = {
     ("headlines", 0.5): (50.0, None),
 }
 """Aims for p50 and p99 by mix and load."""
-_AROUND_S = 5.0
-"""About what a point takes besides: topics, joining the group, leaving it."""
 
 OURS, NAIVE = "worker", "naive loop"
 
@@ -122,10 +120,6 @@ class Repeated:
         return percentile(self.latencies_ms, 0.5)
 
     @property
-    def p90_ms(self) -> float:
-        return percentile(self.latencies_ms, 0.9)
-
-    @property
     def p99_ms(self) -> float | None:
         """99th percentile of all articles; None with fewer than a hundred."""
         return p99(self.latencies_ms)
@@ -141,29 +135,25 @@ class Repeated:
             "articles": len(self.latencies_ms),
             **{name: self.spread(name) for name in self.runs[0].values},
             "p50_ms": self.p50_ms,
-            "p90_ms": self.p90_ms,
             "p99_ms": self.p99_ms,
         }
 
 
 # ---- the course of the leg
 
-Step = tuple[Point, float, Callable[[], Measured]]
-"""A step has the point that it measures, about how many seconds it takes, and the function."""
+Step = tuple[Point, Callable[[], Measured]]
+"""The point that a step measures, and the function."""
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run the leg, and say how long it takes: five repetitions about 15 minutes."""
+    """Run the leg: five repetitions take about 15 minutes."""
     points: defaultdict[Point, list[Measured]] = defaultdict(list)
     capacity = {mix: _capacity(bench, mix) for mix in SECONDS}
     with Child("tools.bench.peers.naive_worker") as naive:
         steps = [step for number in range(bench.repetitions) for step in _repetition(bench, capacity, naive, number)]
-        left_s, pace, began_s, planned_s = (sum(seconds for _, seconds, _ in steps), 1.0, time.monotonic(), 0.0)
-        for number, (point, seconds, contender) in enumerate(steps, 1):
-            bench.say(f"{number} of {len(steps)}, about {left_s * pace / 60:.0f} min left: {point}")
+        for number, (point, contender) in enumerate(steps, 1):
+            bench.say(f"{number} of {len(steps)}: {point}")
             points[point].append(quiet(contender, bench.repetitions, bench.say))
-            left_s, planned_s = left_s - seconds, planned_s + seconds
-            pace = (time.monotonic() - began_s) / planned_s
     return outcome(capacity, [Repeated(*each) for each in points.items()])
 
 
@@ -183,7 +173,7 @@ def _repetition(bench: Bench, capacity: Mapping[Mix, float], naive: Child, numbe
             if load in NAIVE_LOADS:
                 contenders.append((NAIVE, partial(measure_naive, bench, traffic, naive)))
             for who, contender in contenders[:: -1 if number % 2 else 1]:
-                yield Point(mix, load, who), traffic.seconds + _AROUND_S, contender
+                yield Point(mix, load, who), contender
 
 
 def _traffic(bench: Bench, mix: Mix, load: float, rate_per_s: float, number: int) -> Traffic:
@@ -298,47 +288,38 @@ def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> floa
 # ---- report
 
 
-_COLUMNS = ("", "articles", "articles/s", "p50, ms", "p90, ms", "p99, ms", "p50 of the last third", "others, cores")
-_COST_COLUMNS = ("", "transactions/s", "articles per transaction", "worker, ms per article", "broker, ms per article")
-_COSTS = ("transactions_per_s", "articles_per_transaction", "worker_ms_per_article", "broker_ms_per_article")
-
-
 def outcome(capacity: Mapping[Mix, float], points: Sequence[Repeated]) -> Outcome:
     figures = {"capacity_articles_per_s": dict(capacity), "points": [each.as_dict() for each in points]}
     claims = [claim for each in points for claim in _claims(each)]
-    return Outcome(figures, [_table(capacity, points), _cost_table(points)], [_plot(points)], claims)
+    return Outcome(figures, [_table(capacity, points)], [_plot(points)], claims)
 
 
 def _table(capacity: Mapping[Mix, float], points: Sequence[Repeated]) -> Table:
     late_ms = max(run.publisher_late_p99_ms for each in points for run in each.runs)
     capacities = ", ".join(f"{rate:.1f} {mix} a second" for mix, rate in capacity.items())
-    return Table(
-        "From publish to visible",
-        _COLUMNS,
-        [_row(each) for each in points],
-        f"Capacity, beside publisher and reader: {capacities}. All repetitions together; in brackets p50 by repetition. "
-        f"The publisher sent at most {late_ms:.1f} ms late (p99 of a repetition), which counts as latency.",
-    )
-
-
-def _row(each: Repeated) -> list[str]:
-    spread = each.spread("p50_ms")
-    return [
-        str(each.point),
-        str(len(each.latencies_ms)),
-        f"{each.spread('articles_per_s').median:.1f}",
-        f"{each.p50_ms:.0f} ({spread.low:.0f} to {spread.high:.0f})",
-        f"{each.p90_ms:.0f}",
-        "-" if each.p99_ms is None else f"{each.p99_ms:.0f}",
-        f"{each.spread('p50_ms_of_the_last_third').median:.0f}",
-        f"{each.spread('others_cores').high:.2f}",
+    rows = [
+        {
+            "": str(each.point),
+            "articles": len(each.latencies_ms),
+            "articles/s": each.spread("articles_per_s").median,
+            "p50, ms": each.p50_ms,
+            "by repetition": f"{each.spread('p50_ms'):.0f}",
+            "p99, ms": "-" if each.p99_ms is None else f"{each.p99_ms:.0f}",
+            "p50 of the last third": each.spread("p50_ms_of_the_last_third").median,
+            "others, cores": each.spread("others_cores").high,
+            "articles per transaction": each.spread("articles_per_transaction").median,
+            "worker, ms": each.spread("worker_ms_per_article").median,
+            "broker, ms": each.spread("broker_ms_per_article").median,
+        }
+        for each in points
     ]
-
-
-def _cost_table(points: Sequence[Repeated]) -> Table:
-    rows = [[str(each.point), *(f"{each.spread(name).median:.2f}" for name in _COSTS)] for each in points]
-    note = "Medians of the repetitions. The broker's time includes what it does for publisher and reader."
-    return Table("What it costs", _COST_COLUMNS, rows, note)
+    return Table.of(
+        "From publish to visible, and what an article costs",
+        rows,
+        f"Capacity, beside publisher and reader: {capacities}. All repetitions together. "
+        f"The publisher sent at most {late_ms:.1f} ms late (p99 of a repetition), which counts as latency. Costs are of a "
+        "core; the broker's includes what it does for publisher and reader.",
+    )
 
 
 def _plot(points: Sequence[Repeated]) -> Plot:

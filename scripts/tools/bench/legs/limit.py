@@ -244,15 +244,15 @@ _PARTS_ELSEWHERE = {
 
 def rates_table(results: Sequence[Result]) -> Table:
     rows = [
-        (
-            f"{result.case.name} ({result.case.model.prepared.variant.name})",
-            f"{rates(result.bare)}",
-            f"{rates(result.worker)}",
-            f"{result.efficiency()}",
-            f"{result.broker_cores}",
-            f"{result.efficiency(without_broker=True)}",
-            f"{result.efficiency(without_broker=True, without_ends=True)}",
-        )
+        {
+            "variant": f"{result.case.name} ({result.case.model.prepared.variant.name})",
+            "bare, articles/s": rates(result.bare),
+            "worker, articles/s": rates(result.worker),
+            "worker / bare": result.efficiency(),
+            "broker, cores": result.broker_cores,
+            "without the broker": result.efficiency(without_broker=True),
+            "and under backlog": result.efficiency(without_broker=True, without_ends=True),
+        }
         for result in results
     ]
     note = (
@@ -260,21 +260,12 @@ def rates_table(results: Sequence[Result]) -> Table:
         "backlog: the same from the threads' first runs to the ends of their last. A ratio above 1 only says that the "
         "difference is within the noise of the machine."
     )
-    columns = (
-        "variant",
-        "bare, articles/s",
-        "worker, articles/s",
-        "worker / bare",
-        "broker, cores",
-        "without the broker",
-        "and under backlog",
-    )
-    return Table("The worker over its bare model", columns, rows, note)
+    return Table.of("The worker over its bare model", rows, note)
 
 
 def processor_table(result: Result) -> Table:
-    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.parts.items()]
-    return Table(f"{result.case.name}: CPU time by thread, ms of a core per article", ("", "worker"), rows)
+    rows = [{"": words, "worker": result.processor_ms(part)} for part, words in result.parts.items()]
+    return Table.of(f"{result.case.name}: CPU time by thread, ms of a core per article", rows)
 
 
 def plot_of(results: Sequence[Result]) -> Plot:
