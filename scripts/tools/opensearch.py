@@ -1,4 +1,4 @@
-"""A real OpenSearch for development, the demo and the tests, without containers.
+"""A real OpenSearch for the demo and the tests, without containers.
 
     from tools.opensearch import OpenSearch
 
@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveError, ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, commands_of, status_of
+from tools.archives import ArchiveLock, unpacked
+from tools.java_server import HOST, JavaServer, fetch, status_of
 from tools.kafka.java import LOG4J_2
 from tools.kafka.keeper import SERVER_PROPERTIES
-from tools.local_service import run
 from tools.ports import free_ports
 
 
@@ -43,29 +42,19 @@ class OpenSearch(JavaServer):
     NAME = "opensearch"
     ERROR = OpenSearchError
     HEAP = ("-Xms256m", "-Xmx512m")
-    DATA = "data"
-    USUAL_PORT = 9200  # OpenSearch's own default
 
-    def __init__(
-        self, *, data: Path | None = None, port: int | None = None, settings: Mapping[str, object] | None = None
-    ) -> None:
-        super().__init__(data=data, port=port)
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        super().__init__()
         self._settings = settings or {}
         [self._transport_port] = free_ports(1)
 
-    @staticmethod
-    def url_of(port: int) -> str:
-        return f"http://{HOST}:{port}"
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
 
-    @staticmethod
-    def port_in(folder: Path) -> int:
-        lines = _config_file(folder).read_text(encoding="utf-8").splitlines()
-        return int(next(line.partition(": ")[2] for line in lines if line.startswith("http.port: ")))
-
-    @staticmethod
-    def answers(url: str) -> bool:
-        """Whether a node answers there within two seconds, and its indices can be searched."""
-        return status_of(f"{url}/_cluster/health?wait_for_status=yellow&timeout=1s") == HTTPStatus.OK
+    def answers(self) -> bool:
+        """Whether it answers, and its indices can be searched."""
+        return status_of(f"{self.url}/_cluster/health?wait_for_status=yellow&timeout=1s") == HTTPStatus.OK
 
     def restart(self, settings: Mapping[str, object] | None = None) -> None:
         """Kill the node and start it with its data; `settings` replace those that it had."""
@@ -104,7 +93,7 @@ class OpenSearch(JavaServer):
             "network.host": HOST,
             "http.port": self.port,
             "transport.port": self._transport_port,
-            "path.data": folder / self.DATA,
+            "path.data": folder / "data",
             "path.logs": folder,
             # Otherwise a disk that is nearly full makes every index read-only.
             "cluster.routing.allocation.disk.threshold_enabled": "false",
@@ -116,18 +105,5 @@ def _config_file(folder: Path) -> Path:
     return folder / "config" / "opensearch.yml"
 
 
-app = commands_of(
-    OpenSearch,
-    "A real OpenSearch of one node on this machine, without users and TLS. Its indices stay until stop --erase.",
-    name="OpenSearch",
-    variable="ENRICHER_INDEX__URL",
-    lock_path=LOCK_PATH,
-)
-
-
-def main() -> None:
-    run(app, "scripts/opensearch", OpenSearchError, ArchiveError)
-
-
 if __name__ == "__main__":
-    main()
+    fetch(LOCK_PATH)

@@ -1,4 +1,4 @@
-"""A real schema registry with Confluent's API for development and the tests: Apicurio, without containers.
+"""A real schema registry with Confluent's API for the tests: Apicurio, without containers.
 
     from tools.registry import Registry
 
@@ -25,10 +25,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveError, ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, commands_of, status_of
+from tools.archives import ArchiveLock, unpacked
+from tools.java_server import HOST, JavaServer, fetch, status_of
 from tools.kafka.keeper import SERVER_PROPERTIES
-from tools.local_service import run
 
 
 class RegistryError(Exception):
@@ -47,15 +46,10 @@ quarkus.banner.enabled=false
 quarkus.http.access-log.enabled=false
 quarkus.log.level=WARN
 """
-_KEPT_SCHEMAS = "apicurio.datasource.url=jdbc:h2:file:{file};WRITE_DELAY=0;TRACE_LEVEL_FILE=0\n"
-"""H2, the server's own database, in a file instead of in memory, without another one for its trace.
-
-It survives that the server is killed.
-"""
 
 
 class Registry(JavaServer):
-    """One server. With `data` it keeps its schemas there; without it, they are gone at the end.
+    """One server, with its schemas in memory.
 
     Raises `ArchiveMissing` if it cannot be fetched, and `RegistryError` if it does not start.
     """
@@ -63,21 +57,13 @@ class Registry(JavaServer):
     NAME = "registry"
     ERROR = RegistryError
     HEAP = ("-Xms128m", "-Xmx384m")
-    DATA = "schemas.mv.db"
-    USUAL_PORT = 8081  # that of Confluent's registry
 
-    @staticmethod
-    def url_of(port: int) -> str:
-        return f"http://{HOST}:{port}{_API}"
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}{_API}"
 
-    @staticmethod
-    def port_in(folder: Path) -> int:
-        lines = (folder / SERVER_PROPERTIES).read_text(encoding="utf-8").splitlines()
-        return int(next(line.partition("=")[2] for line in lines if line.startswith("quarkus.http.port=")))
-
-    @staticmethod
-    def answers(url: str) -> bool:
-        return status_of(f"{url}/subjects") == HTTPStatus.OK
+    def answers(self) -> bool:
+        return status_of(f"{self.url}/subjects") == HTTPStatus.OK
 
     def _fetch(self) -> None:
         lock = ArchiveLock.read(LOCK_PATH)
@@ -85,10 +71,7 @@ class Registry(JavaServer):
 
     def _arguments(self, folder: Path) -> tuple[str, ...]:
         properties = folder / SERVER_PROPERTIES
-        settings = _SERVER_PROPERTIES.format(host=HOST, port=self.port)
-        if not self.is_temporary:
-            settings += _KEPT_SCHEMAS.format(file=(folder / self.DATA.removesuffix(".mv.db")).as_posix())
-        properties.write_text(settings, encoding="utf-8")
+        properties.write_text(_SERVER_PROPERTIES.format(host=HOST, port=self.port), encoding="utf-8")
         # The properties come last too, for the keeper; the server ignores this argument.
         return (
             *(f"-Dquarkus.config.locations={properties.as_uri()}", "-jar", str(self._program / "quarkus-run.jar")),
@@ -96,18 +79,5 @@ class Registry(JavaServer):
         )
 
 
-app = commands_of(
-    Registry,
-    "A real schema registry (Apicurio, Confluent's API) on this machine. It keeps its schemas until stop --erase.",
-    name="the registry",
-    variable="ENRICHER_REGISTRY__URL",
-    lock_path=LOCK_PATH,
-)
-
-
-def main() -> None:
-    run(app, "scripts/registry", RegistryError, ArchiveError)
-
-
 if __name__ == "__main__":
-    main()
+    fetch(LOCK_PATH)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.patience import PATIENCE_S
-from support.scripted import Script
 
 from tools.kafka.__main__ import main
 from tools.kafka.keeper import end, processes_of
@@ -21,13 +25,52 @@ from tools.waiting import suspend
 pytestmark = pytest.mark.broker
 
 
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The commands, with their data in a folder: those that start or end processes in one, the others in this one."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str]
+
+    def process(self, *arguments: str) -> Done:
+        """Run a command in a process."""
+        command = [sys.executable, "-m", "tools.kafka", *self._with_data(arguments)]
+        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *arguments: str) -> Done:
+        """Run a command in this process."""
+        self.monkeypatch.setattr(sys, "argv", ["tools.kafka", *self._with_data(arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = self.capfd.readouterr()
+        if isinstance(ended.value.code, str):  # the interpreter would print it and exit with 1
+            return Done(1, said.out, ended.value.code)
+        return Done(ended.value.code or 0, said.out, said.err)
+
+    def _with_data(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        has_data = arguments[0] in {"start", "status", "stop"}
+        return (*arguments, "--data", str(self.folder)) if has_data else arguments
 
 
 @pytest.fixture
 def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Script]:
     """The commands on a temporary folder; stops what a failed test left running."""
-    yield Script("tools.kafka", main, tmp_path, monkeypatch, capfd)
+    yield Script(tmp_path, monkeypatch, capfd)
     end(tmp_path.resolve())
 
 

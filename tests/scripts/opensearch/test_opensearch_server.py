@@ -1,18 +1,13 @@
-"""The real OpenSearch: it starts, stops and restarts with its data. tests/indexing/ shows that it indexes and searches."""
+"""The real OpenSearch: it listens on loopback, and restarts with its data. tests/indexing/ fills and searches it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
 from support.patience import PATIENCE_S
-from support.scripted import Script
 
-from tools.kafka.keeper import end
-from tools.opensearch import OpenSearch, main
-from tools.ports import free_ports
+from tools.opensearch import OpenSearch
 
 pytestmark = pytest.mark.broker
 
@@ -22,33 +17,6 @@ def test_the_node_listens_on_loopback_only(opensearch: OpenSearch) -> None:
     connections = psutil.Process(opensearch.pid).net_connections(kind="tcp")
     addresses = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
-
-
-def test_a_day_with_opensearch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Start, start again, status, a restart with the indices, stop, stop again, status: each works."""
-    script = Script("tools.opensearch", main, tmp_path, monkeypatch, capfd)
-    port = str(free_ports(1)[0])
-    url = f"http://127.0.0.1:{port}"
-    try:
-        first = script.process("start", "--port", port)
-        assert (0, f"export ENRICHER_INDEX__URL={url}\n") == (first.code, first.out), first.err
-        assert first.out == script("start").out
-        assert 0 == script("status").code
-        taken = script("start", "--port", "1")
-        assert 1 == taken.code
-        assert "scripts/opensearch stop" in taken.err
-        httpx2.put(f"{url}/kept/_doc/a", json={"title": "x"}, timeout=PATIENCE_S).raise_for_status()
-        assert 0 == script.process("stop").code
-        assert 0 == script("start", "--port", port).code
-        assert 200 == httpx2.get(f"{url}/kept/_doc/a", timeout=PATIENCE_S).status_code
-        assert 0 == script("stop", "--erase").code
-        assert not (tmp_path / "data").exists()
-        assert "nothing to do" in script("stop").err
-        assert 3 == script("status").code
-    finally:
-        end(tmp_path.resolve())
 
 
 @pytest.mark.long
