@@ -102,6 +102,7 @@ SLOW = (
     "inference/test_same_encoder.py",
     "inference/test_word_cache.py",
     "kafka/test_unreadable_batch.py",
+    "loop/test_worker_priority.py",
     "pipeline/test_decoding_rule.py",
     "pipeline/test_invariance.py",
     "processes/test_parent.py",
