@@ -197,13 +197,17 @@ def build_float32(checkpoint: Checkpoint, folder: Path) -> Path:
     return folder / MODEL_FILE
 
 
+_HEAD = (f"{CLASSIFIER}.", "head.")
+"""How the names of a head's weights begin; the second is ModernBERT's layer in front of the classifier."""
+
+
 def quantisable_inputs(path: Path) -> list[Observed]:
-    """The inputs of the encoder's products, in the graph's order. The classifier stays in float32."""
+    """The inputs of the encoder's products, in the graph's order. The head stays in float32."""
     graph = onnx.load(str(path), load_external_data=False).graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     found: dict[str, list[str]] = {}
     for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in shapes and not node.input[1].startswith(f"{CLASSIFIER}."):
+        if node.op_type == "MatMul" and node.input[1] in shapes and not node.input[1].startswith(_HEAD):
             found.setdefault(node.input[0], []).append(node.input[1].removesuffix(".weight"))
     return [Observed(value, tuple(names), shapes[f"{names[0]}.weight"][0]) for value, names in found.items()]
 

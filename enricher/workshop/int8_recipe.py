@@ -17,10 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
 from pydantic import ValidationError
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles, require_ner
+from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.device.sessions import SESSION_ERRORS, Runtime, Session, open_session, openvino_problem
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
 from enricher.worker.inference.graph.int8 import (
@@ -70,7 +72,7 @@ def calibrate(
     try:
         with tempfile.TemporaryDirectory(prefix="enricher-int8-", dir=scratch) as name:
             path = build_float32(checkpoint, Path(name))
-            choices = _choose_all(checkpoint, observe(path, observed, seed, threads, progress), progress)
+            choices = _choose_all(path, observe(path, observed, seed, threads, progress), progress)
             recipe = Recipe(
                 model_digest=checkpoint.digest,
                 builder_version=BUILDER_VERSION,
@@ -134,12 +136,16 @@ def _up_to(windows: Sequence[Window], tokens: int) -> list[Window]:
     return list(windows[: max(1, int(np.searchsorted(ends, tokens, side="right")))])
 
 
-def _choose_all(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
-    """The best candidate for each value. Drops the value's sample afterwards."""
+def _choose_all(path: Path, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
+    """The best candidate for each value. Drops the value's sample afterwards.
+
+    Weights are those of the graph, `[in, out]`: a checkpoint may have several in one, or unscaled.
+    """
     choices = []
-    opened: OpenFiles = {}
+    tensors = {each.name: each for each in onnx.load(str(path), load_external_data=False).graph.initializer}
     for number, observed in enumerate(inputs, start=1):
-        weights = [checkpoint.weight(f"{name}.weight", opened).T for name in observed.products]
+        stored = [tensors[f"{name}.weight"] for name in observed.products]
+        weights: list[Float32Array] = [numpy_helper.to_array(each, base_dir=str(path.parent)) for each in stored]
         choices.append(choose(observed, weights))
         observed.rows.clear()
         progress("choosing", number, len(inputs))

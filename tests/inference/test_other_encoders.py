@@ -36,13 +36,13 @@ def test_windows_near_the_last_position_are_not_cut_short(family: str, window: M
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_precisions_that_are_not_built_say_why(family: str) -> None:
-    """int8 has no recipe for these encoders, and packed attention on a GPU has no distances or rotary positions."""
+    """Packed attention on a GPU has no distances or rotary positions."""
     checkpoint = Checkpoint.open(REFERENCE / family)
     reasons = {
         variant.name: variant.why_unsuited(checkpoint.config)
         for variant in (*variants_for("cpu"), *variants_for("cuda"))
     }
     refused = {name for name, reason in reasons.items() if reason is not None}
-    assert {"openvino-int8", "packed-fp16", "packed-cuda-fp32"} == refused
+    assert {"packed-fp16", "packed-cuda-fp32"} == refused
     assert all(family in str(reasons[name]) for name in refused)
     assert all(problem_of(checkpoint, variant) is None for variant in VARIANTS)

@@ -283,7 +283,3 @@ class OpenVinoInt8(OpenVinoBfloat16):
     def problem(self) -> str | None:
         """The reason why not: OpenVINO is missing, or the processor has no int8 products."""
         return openvino_problem("fp32") or int8_problem()
-
-    def why_unsuited(self, config: EncoderConfig) -> str | None:
-        """The reason why not: calibration was measured with encoders like BERT's only."""
-        return None if config.plain_attention else f"int8 is not calibrated for {config.model_type}"
