@@ -29,7 +29,7 @@ _EMBEDDED = frozenset({
 })  # fmt: skip
 """Elements that stand between words, as an image does."""
 _RAW = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style", "textarea", "title"})
-"""Elements whose content is not read, and is no markup: it ends where their closing tag is, or with the source."""
+"""Elements whose content is not read, and is no markup: it ends at their closing tag, or with the source."""
 _SKIPPED = frozenset({"audio", "canvas", "datalist", "object", "select", "svg", "template", "video"})
 """Other elements whose content is not read. One that is never closed is read."""
 _CLOSED_AT_ONCE = re.compile(rf"""<(?:{"|".join(sorted(_RAW))})(?: (?:[^<>]*["' ])?)?/>""", re.IGNORECASE | re.ASCII)

@@ -53,9 +53,9 @@ def finder(names: tuple[str, ...]) -> Find:
 
 
 def body_finder(names: tuple[str, ...]) -> Find:
-    """The function that finds a body: like `finder`, and after a `*` the list of what the items of a list have there.
+    """The function that finds a body: like `finder`; behind a `*`, the values of all items of a list.
 
-    Items without it are left out, as is null. Without a list before the `*`, the body is `MISSING`.
+    Items without a value, or with null, are left out. Without a list before the `*`, the body is `MISSING`.
     """
     if EACH not in names:
         return finder(names)
@@ -70,7 +70,7 @@ def body_finder(names: tuple[str, ...]) -> Find:
 
 
 def _finder_in_items(names: tuple[str, ...]) -> Callable[[list[Any]], list[Any]]:
-    """The function that finds the values at these names in the items of a list, without null and what is missing."""
+    """The function that finds the values at these names in the items of a list, without null and `MISSING`."""
     find_in = _finder_in_any(names)
 
     def find(items: list[Any]) -> list[Any]:

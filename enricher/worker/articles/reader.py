@@ -32,10 +32,10 @@ Scalar = str | int | bool
 class ArticleReader:
     """Turns input records into articles.
 
-    `decoders` read values that name a schema; `read_plain` reads all other values.
-    `deletes`: which documents are delete events. `transform`: a team's own code, which makes another document of each that
-    is no delete event. `read_markup`: reads the text in bodies with markup; then their sources may have `max_value_bytes`
-    characters. `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
+    `decoders` read values that name a schema; `read_plain` reads all other values. `deletes`: which documents are
+    delete events. `transform`: a team's own code, which replaces every document that is not a delete event.
+    `read_markup`: reads the text in bodies with markup; then their sources may have `max_value_bytes` characters.
+    `keep_document`: keep the whole document, as JSON, in the article. Safe in several threads if `decoders` is.
     """
 
     def __init__(  # noqa: PLR0913  each part has a name
@@ -128,8 +128,8 @@ class ArticleReader:
 class DeleteEvents:
     """Recognises delete events: documents with one of `values` at a JSON Pointer, as the setting `articles.deleted` says.
 
-    Change data capture publishes a delete as a value with an operation. Without this, each would be a dead letter. `ids`
-    finds the id of the article that an event deletes. Raises ValueError for a malformed pointer.
+    Change data capture publishes a delete as a value with an operation. Without this setting, every delete would be a
+    dead letter. `ids` finds the id of the article that an event deletes. Raises ValueError for a malformed pointer.
     """
 
     def __init__(self, field: str, values: Collection[Scalar], ids: FieldMapping) -> None:
@@ -187,7 +187,7 @@ def _object(document: object) -> dict[str, Any]:
 
 
 def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
-    """The payload if that is the JSON of the document; None if it is not."""
+    """The payload if it is the document's JSON; else None."""
     text = payload.removeprefix(BYTE_ORDER_MARK)
     if not text.lstrip().startswith(b"{"):
         return None

@@ -44,7 +44,7 @@ def encode_record(record: EnrichedRecord) -> bytes:
 
 
 def record_fields(record: EnrichedRecord) -> dict[str, Any]:
-    """The fields of a record that it has, in every format, with values for JSON.
+    """The fields that a record has, in every format, with values for JSON.
 
     Values that are JSON already are an `orjson.Fragment`. Avro and Protobuf need other values for some fields
     (`record_values`).
@@ -74,7 +74,7 @@ def record_fields(record: EnrichedRecord) -> dict[str, Any]:
 
 
 def record_values(record: EnrichedRecord) -> dict[str, Any]:
-    """The fields of a record that it has. Raises InvalidArticle where `encode_record` does."""
+    """The fields that a record has. Raises InvalidArticle as `encode_record` does."""
     article, entities = record.article, record.entities
     if not isinstance(entities, WrittenEntities):
         entities = write_entities(article, entities)

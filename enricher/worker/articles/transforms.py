@@ -1,9 +1,9 @@
-"""The doors for a team's own code: one function before the mapping, one before a record is encoded.
+"""Calls a team's own code: one function before the mapping, one before a record is encoded.
 
 Nothing else calls foreign code. A function is named by its entry point in an installed package, never by a path or an
-expression. It gets a copy of its own; what it returns is read into plain values within our bounds, and whatever it raises is
-about this one article. It is not isolated: it runs in the loop's thread, with the rights of the worker. A call that hangs is
-ended with the turn of the loop by the watchdog, and the rule of `rules/attempts.py` finds its record.
+expression. It gets its own copy; what it returns is read into plain values within our bounds, and whatever it raises is
+about this one article. It is not isolated: it runs in the loop's thread, with the rights of the worker. A call that
+hangs is ended with the turn of the loop by the watchdog, and the rule of `rules/attempts.py` finds its record.
 
 What the functions may do is on a page: `deploy/transforms.md`.
 """
@@ -40,7 +40,7 @@ _MAX_TYPES = 32
 """Error types of a function that are counted by name, because each is a time series; the rest count as `Exception`."""
 _MAX_TYPE_CHARS = 100
 _OUR_TYPES = {"InvalidArticle", "Skipped"}
-"""The types of letters of this stage that are ours, with messages that may be logged."""
+"""The error types of this stage that are ours; their messages may be logged."""
 _name_of = type.__dict__["__name__"].__get__
 """The name of a class, whatever its metaclass makes of `__name__`."""
 _INT32 = 2**31 - 1

@@ -51,7 +51,7 @@ class Assignment:
         self._alone_since_s = math.inf
         """Since when only overdue partitions have been read."""
         self._drained_s = -math.inf
-        """When the client last had no more records: no data of other partitions is ahead of one then."""
+        """When the client last had no more records: no partition's data waits behind another's then."""
         self._trouble: TransactionTrouble | None = None
         """Trouble that `caught_up` noticed: only a turn of the loop recovers from it."""
         self.leaving = False
@@ -102,7 +102,7 @@ class Assignment:
         self._drained_s = now_s
 
     def hold(self, partitions: Collection[Partition], now_s: float) -> None:
-        """Hold these partitions: deliver nothing of them. Read on in those that were held before, without a gap.
+        """Hold these partitions: deliver nothing of them. Read on, without a gap, in partitions that were held before.
 
         While a partition is overdue, all others are held too: their backlog would hide that the overdue one delivers
         nothing. A healthy partition delivers then, which ends the hold, so that reading a long backlog alone costs nothing.
@@ -152,7 +152,7 @@ class Assignment:
         )
 
     def committed_offsets(self) -> Mapping[Partition, int]:
-        """The committed offset of each partition, as far as this worker knows: where it began, or its own since."""
+        """The committed offset of each partition, as far as this worker knows: where it began, or its newest commit."""
         return {partition: self._committed_offset(self.partitions[partition]) for partition in self.partitions}
 
     # ---- in a recovery

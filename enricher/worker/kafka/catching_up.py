@@ -28,8 +28,8 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class CatchingUp:
     """The ends at the start, compared with the group's committed offsets.
 
-    `committed_here`: those of this member's partitions, as far as it knows. Only when they are at their ends the broker is
-    asked: `done` is called in every turn of the loop.
+    `committed_here`: the committed offsets of this member's partitions, as far as it knows. Only when they are at their
+    ends the broker is asked: `done` is called in every turn of the loop.
     """
 
     def __init__(

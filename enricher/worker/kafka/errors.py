@@ -326,7 +326,7 @@ def operations_of(description: ConsumerGroupDescription | TopicDescription) -> f
 def needed_after(code: int, text: str, config: KafkaConfig | None, refused_topics: Collection[str]) -> str | None:
     """Names the right that is missing if a request failed with this error; None if that is not the reason.
 
-    The right has the resource's name if the client is a worker's. `text`: that of the error, which may name topics.
+    The right has the resource's name if the client is a worker's. `text`: the error's, which may name topics.
     `refused_topics`: the topics that the client's log named.
     """
     if code in _CREDENTIALS:

@@ -67,7 +67,7 @@ _SETTING = "max.message.bytes"
 
 
 def answer_to(question: Callable[[float], _Answer], deadline: Deadline, later: Collection[int] = ()) -> _Answer:
-    """Repeat the question, which is given the seconds left, on temporary errors and those in `later`."""
+    """Ask again on temporary errors and on errors in `later`. The question is given the seconds left."""
     while True:
         try:
             return question(max(_ASK_AGAIN_S, deadline.left_s()))
@@ -140,7 +140,7 @@ def listed_offsets(
 def result_of(answer: Future[_Answer], timeout_s: float) -> _Answer:
     """The answer to a question of an admin client, which was given that time. Raises the client's errors.
 
-    Waits no longer than twice that, because the client does not always keep its own bound.
+    Waits at most twice that long, because the client does not always keep its own bound.
     """
     try:
         return answer.result(2 * timeout_s)
@@ -162,7 +162,7 @@ def settings_of(admin: AdminClient, topic: str, timeout_s: float) -> dict[str, s
 
 
 def message_limits(client: AdminClient, config: KafkaConfig) -> Mapping[str, int]:
-    """`max.message.bytes` of the output topics; unknown ones are left out. Blocks for 6 s for each at most, raises nothing.
+    """`max.message.bytes` of the output topics; unknown ones are left out. Blocks for at most 6 s each; raises nothing.
 
     Asked once, when the worker starts: without an answer the settings apply. A limit that is lowered later shows when a
     batch is refused, and a restart asks again.

@@ -1,7 +1,7 @@
 """An assigned partition: its state, its position, what each event makes of them, and what goes wrong with its delivery.
 
-Does not know the client, which fetches it while it is READING. `Assignment` tells the client, and tells this what happened.
-A pause of all partitions is no state: it ends where it began.
+Does not know the client, which fetches a partition while it is READING. `Assignment` talks to the client, and reports
+here what happened. A pause of all partitions is no state: it ends where it began.
 """
 
 from __future__ import annotations

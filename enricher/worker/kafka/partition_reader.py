@@ -1,4 +1,4 @@
-"""Consumers that join no group: one loop reads ranges of a topic, for everything that reads topics but the source.
+"""Consumers that join no group: one loop that reads ranges of a topic. Only the source reads topics without it.
 
 The caller decides what an error means: a command ends by it, a worker recovers. So the client's errors are raised
 unmapped, and a `judge` is asked about errors that come as messages.

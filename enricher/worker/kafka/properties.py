@@ -53,7 +53,6 @@ class KafkaConfig:
     request_timeout_s: float
     max_record_bytes: int
     max_message_bytes: int
-    """Whether an output topic may have fewer partitions than the input."""
     partition_timeout_s: float = 300.0
     """How long a partition that has records may deliver none."""
     other_inputs: tuple[str, ...] = ()

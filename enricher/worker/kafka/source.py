@@ -111,7 +111,7 @@ class KafkaSource:
         self._fetching.resume()
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Hold these partitions: deliver nothing of them. Deliver what was held back of those that were held before.
+        """Hold these partitions and no others: keep their records back, and deliver those of all others.
 
         With several input topics, the topics after one that has a backlog are held too (`rules/read_limits.py`).
         """

@@ -4,9 +4,10 @@ The client can look up committed offsets itself, but asks only once and never ag
 (librdkafka 5586). So this module asks, and gives the client explicit offsets.
 
 A partition without a committed offset begins at its beginning if none of its records can have an output: its output
-partitions were never written, or it has no records. That start is committed before anything is read, so outputs without an
-offset, even aborted ones, show that the offset was lost. Then the worker refuses, because a guess would lose or double
-articles; `enricher offsets set` says where to begin. It refuses an offset of an earlier topic of the same name alike.
+partitions were never written, or it has no records. That start is committed before anything is read, so outputs without
+an offset, even aborted ones, show that the offset was lost. Then the worker refuses, because a guess would lose or
+double articles; `enricher offsets set` says where to begin. It also refuses an offset of an earlier topic of the same
+name.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ only says so, after 10 s. So `errors.new_client` asks before it makes a client, 
 A constructor looks for its first token once a second, so each new client costs a second (confluent-kafka 2.16).
 
 A cloud's library keeps its tokens and renews them before they end, but bounds its requests in its own way or not at all
-(azure-identity: 300 s), so it is asked in another thread. No message contains a token. What brokers say about one is
-the matter of `errors`.
+(azure-identity: 300 s), so it is asked in another thread. No message contains a token. `errors` has what brokers say
+about one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def login_properties(kind: str, bootstrap_servers: str, timeout_s: float) -> dic
 
 @cache
 def tokens_of(kind: str, host: str, timeout_s: float) -> Tokens:
-    """One for all clients of the process, because its library keeps the tokens."""
+    """The source of tokens for all clients of the process: they share it, because its library keeps the tokens."""
     _quieten()
     try:
         ask = {"msk-iam": _msk_tokens, "azure": _azure_tokens, "gcp": _google_tokens}[kind](host)

@@ -33,7 +33,7 @@ from enricher.worker.rules.windowing import WindowCutter
 log = logging.getLogger(__name__)
 
 _AVERAGED_ARTICLES = 32
-"""About how many recent articles the estimate of `capacity` is an average of."""
+"""The number of recent articles over which the estimate of `capacity` is averaged, about."""
 _LONG_BATCHES = 8
 """The windows of one long article that the scheduler holds, in full batches: enough to keep the device busy alone."""
 _DECODED_BYTES = 1_000_000
@@ -42,7 +42,7 @@ _DECODING_S = 0.25
 """How long one turn of the loop begins to decode records, whatever a stranger's schema makes of a few bytes."""
 
 _MOST_TAGS = 100
-"""The most languages that are logged, each once: every article could have another one."""
+"""The most languages that are logged, each once: every article could name another one."""
 _NO_TASK = "no task is for articles in the language %s, so their records are empty. %s"
 _UNMEASURED = "there are articles in the language %s, in which nobody measured the model that answers them. %s"
 

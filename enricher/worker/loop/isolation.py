@@ -73,9 +73,9 @@ class Isolation:
         return self.attempts.seal(release, {*leaving, *self._pacing.only_waiting()})
 
     def take_back(self, partitions: Collection[Partition]) -> None:
-        """Take back the attempts of this process, which ends for a reason that no record can be.
+        """Take back the attempts of this process, which ends for a reason that no record can cause.
 
-        Call it after a recovery: where an offset or a mark is not the one that was counted here, nothing is written. Blocks
+        Call it after a recovery: where the offset or the mark is not the one counted here, nothing is written. Blocks
         for one transaction and raises its errors; then the end of the process counts.
         """
         self.attempts.expect(partitions)

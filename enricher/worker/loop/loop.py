@@ -210,7 +210,7 @@ class Worker:
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
         """Publish in one transaction what there is to commit. `leaving`: partitions that are being given up in order.
 
-        Raises TooManyDeadLetters once what is within the limits is committed. No record is to blame for that end.
+        Raises TooManyDeadLetters once what is within the limits is committed. No record causes that end.
         """
         self.dead_letters.check_starts(self.source.start_of)
         release, cut = self.dead_letters.cut(self.tracker.release(self.source.positions(self.tracker.idle())))

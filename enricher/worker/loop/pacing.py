@@ -73,7 +73,7 @@ class Pacing:
     """Seconds since the tokenizer last returned a result, while it has work; as of the last turn. Safe in any thread."""
     _waited_s: float = field(default=0.0, init=False)
     _idle_since_s: float | None = field(default=None, init=False)
-    """The moment since which nothing is in progress, as of the last turn; None while something is."""
+    """The moment since which nothing is in progress, as of the last turn; None while something is in progress."""
     _paused: bool = field(default=False, init=False)
     _full_since_s: float | None = field(default=None, init=False)
     _engine_moved_s: float = field(init=False)
@@ -121,8 +121,9 @@ class Pacing:
     def may_decode(self, ticket: Ticket) -> bool:
         """Whether a record may be decoded now.
 
-        While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition may
-        be: a small record can be a large article, and nothing is released before the oldest record is finished.
+        While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition
+        may be decoded: a small record can be a large article, and nothing is released before the oldest record is
+        finished.
         """
         return self.tracker.unpacked_bytes < self.limits.max_in_flight_bytes or self.tracker.is_next(ticket)
 

@@ -1,4 +1,4 @@
-"""Recovery from failed transactions: end them with a new producer, rewind, go on. The first connection is made alike.
+"""Recovery from failed transactions: end them with a new producer, rewind, go on. Also makes the first connection.
 
 The loop has forgotten what was in flight before. Time and attempts are bounded; beyond a bound the process ends, and the
 next process connects within the same bounds.

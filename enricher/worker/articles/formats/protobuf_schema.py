@@ -125,7 +125,7 @@ def _from_base64(name: str, text: str) -> Foreign | None:
 
 
 def _known_files(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
-    """The wanted files that we have ourselves, with their imports; `given` files, those of the schema, are left out."""
+    """The wanted files that we have ourselves, with their imports, but not the schema's own files (`given`)."""
     found: dict[str, Foreign] = {}
     missing = list(wanted)
     while missing:

@@ -1,4 +1,4 @@
-"""BERT and the families with its encoder, the post-norm one of Devlin et al. 2019: what each calls its weights.
+"""BERT and the families with its encoder, the post-norm one of Devlin et al. 2019: the names of their weights.
 
 They differ in names, in whether token types exist, in the first position id, and in whether the embeddings are narrower than
 the encoder.

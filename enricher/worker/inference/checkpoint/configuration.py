@@ -1,6 +1,6 @@
 """Reads config.json: the family of the encoder, its configuration, and the kind of the head; refuses unread weights.
 
-No other code lists the families; each has a file of its own (families.py has their interface).
+No other code lists the families; each has its own file (families.py has their interface).
 
 A checkpoint may have weights of the graph and weights that change no answer; all other weights are refused. transformers
 only warns about weights that a model has no place for, and answers without them: the weights of a CRF, of an adapter, of a

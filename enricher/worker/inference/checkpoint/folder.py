@@ -99,7 +99,7 @@ class Checkpoint:
 
     @property
     def family(self) -> Family:
-        """The names of its weights. An ONNX model of an unknown family counts as BERT: only its first position matters."""
+        """The encoder's family. An ONNX model of an unknown one counts as BERT: only its first position matters."""
         return FAMILIES.get(self.config.model_type, FAMILIES["bert"])
 
     @property

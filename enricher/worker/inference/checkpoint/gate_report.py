@@ -79,7 +79,7 @@ class GateResult(Part):
 
 
 def report_path(folder: Path, variant: str) -> Path:
-    """The JSON file of a variant's report; the page is beside it."""
+    """The JSON file of a variant's report."""
     return folder / f"gate-{variant}.json"
 
 

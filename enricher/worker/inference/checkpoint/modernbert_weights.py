@@ -84,7 +84,7 @@ class ModernBertFamily:
 
     base: ClassVar[str] = "model"
     labels: ClassVar[HeadNames] = HeadNames(CLASSIFIER, "head.dense", "gelu", "head.norm", biased=False)
-    """Both heads have the same layers."""
+    """The token classification head, whose layers are those of `classes`."""
     classes: ClassVar[HeadNames] = labels
     config_class: ClassVar[type[EncoderConfig]] = ModernBertConfig
 

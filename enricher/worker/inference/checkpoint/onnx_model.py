@@ -1,9 +1,8 @@
 """A folder with a model that is ONNX already: which file of it runs, what its head is, and whether its files fit together.
 
 The kind of the head is decided as for weights, by config.json and by the files of sentence-transformers. Only graphs in
-float32 are opened: a reduced precision serves only once the quality gate has compared it with float32, and a file that is
-reduced already has nothing that it could be compared with. Nothing is run or written here; `graph/external.py` wraps the
-graph.
+float32 are opened: a reduced precision serves only once the quality gate has compared it with float32, and a file that
+is reduced already cannot be compared. Nothing is run or written here; `graph/external.py` wraps the graph.
 """
 
 from __future__ import annotations

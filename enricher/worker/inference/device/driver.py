@@ -63,7 +63,7 @@ def gpu(index: int) -> Gpu | None:
 def free_bytes(index: int) -> int | None:
     """Free memory of the GPU, or of the MIG slice. None if unknown, or before this process has computed on it.
 
-    Asking before that would create a context, which takes a third of a second and memory.
+    Asking earlier would create a context, which takes a third of a second and memory.
     """
     device = _device(index)
     flags, active = ctypes.c_uint(), ctypes.c_int()

@@ -92,7 +92,7 @@ class BertEncoder:
         return self.weights.write(f"{output}.bias", folded.astype(np.float32))
 
     def _position_table(self, width: int) -> Float32Array:
-        """Positions from the first used one on. Every token has type 0, so that embedding is added here, once."""
+        """Positions, from the first used one on. Every token has type 0, so that embedding is added here, once."""
         family = self.family
         name = f"{family.embeddings('position_embeddings')}.weight"
         table = self.weights.read(name, (self.checkpoint.config.max_position_embeddings, width))

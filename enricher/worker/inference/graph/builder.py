@@ -35,13 +35,14 @@ BUILDER_VERSION = 2
 
 
 def build(checkpoints: Sequence[Checkpoint], variant: Variant, writer: OnnxWriter) -> onnx.ModelProto:
-    """One encoder with a head for each checkpoint, in `variant`; each weight is written when it is reached.
+    """Build one encoder with a head for each checkpoint, in `variant`; each weight is written when it is reached.
 
-    The encoder is the first checkpoint's; the caller makes sure that the others have the same one (same_encoder.py).
-    A single NER head gives `logits`, `labels` and `scores`, whose shapes are the variant's token dimensions (`[batch,
-    length]` when padded), and `[..., labels]` for the logits. Otherwise head `i` gives `head.{i}.logits`, `head.{i}.labels`
-    and `head.{i}.scores` for NER, and `head.{i}.rows` for other kinds: `float32 [windows, values]`, logits or vectors that
-    are not normalised. Raises ModelError if a weight is missing or its shape differs from the configuration.
+    The encoder is the first checkpoint's; the caller makes sure that all others have the same one (same_encoder.py). A
+    single NER head gives `logits`, `labels` and `scores`, whose shapes are the variant's token dimensions (`[batch,
+    length]` when padded), and `[..., labels]` for the logits. Otherwise head `i` gives `head.{i}.logits`,
+    `head.{i}.labels` and `head.{i}.scores` for NER, and `head.{i}.rows` for other kinds: `float32 [windows, values]`,
+    logits or vectors that are not normalised. Raises ModelError if a weight is missing or its shape differs from the
+    configuration.
     """
     encoder = checkpoints[0]
     element = np.dtype(np.float16 if variant.precision in HALF_PRECISIONS else np.float32)

@@ -1,9 +1,9 @@
 """Models that are ONNX already, from any exporter: padded, with nodes that adapt inputs and outputs.
 
-The graph takes ids and a mask, and perhaps token types and positions, all `[batch, length]`. Nodes before it compute these
-inputs from padded.py's `input_ids` and `lengths`. Its outputs are recognised by their names or by their shapes, and nodes
-after it compute what a graph of builder.py with the same head gives, so every padded variant can use it like one of those.
-The graph itself is unchanged, or converted to float16 (float16.py).
+The graph takes ids and a mask, and perhaps token types and positions, all `[batch, length]`. Nodes before it compute
+these inputs from padded.py's `input_ids` and `lengths`. Its outputs are recognised by their names or by their shapes,
+and nodes after it compute what a graph of builder.py with the same head gives. So every padded variant can use it like
+such a graph. The graph itself is unchanged, or converted to float16 (float16.py).
 
 checkpoint/onnx_model.py opens such a folder.
 """

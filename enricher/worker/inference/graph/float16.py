@@ -1,9 +1,9 @@
 """A model of any exporter -> the same graph in float16, by ONNX Runtime's own converter. Nothing is run here.
 
 Weights, constants and values become float16; what is not a float (ids, masks, shapes) stays. The converter's list of
-operators that stay in float32 applies. The sums of softmax and of layer norms are float32 in CUDA's kernels, also those of
-norms in small operators, because ONNX Runtime fuses these when it opens the graph. Where something overflows all the same,
-logits are NaN or labels change, and the quality gate refuses the graph: that is the only judge of it.
+operators that stay in float32 applies. The sums of softmax and of layer norms are float32 in CUDA's kernels, also those
+of norms in small operators, because ONNX Runtime fuses these when it opens the graph. Where something overflows all the
+same, logits are NaN or labels change, and the quality gate refuses the graph: nothing else judges it.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class PaddedFloat32:
 
 @dataclass(frozen=True, slots=True)
 class PaddedFloat16(PaddedFloat32):
-    """float16 of what packed attention does not run. Implements `variants.Variant`."""
+    """float16 for models that packed attention does not run. Implements `variants.Variant`."""
 
     name = "padded-fp16"
     precision = "fp16"

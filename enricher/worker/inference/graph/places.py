@@ -20,7 +20,7 @@ def most_places(config: EncoderConfig) -> int:
 def token_places(writer: OnnxWriter, value: str, most: int) -> str:
     """`int64 [length]`: 0, 1, 2, ..., up to `most` of them, for `value`: `[windows, length, width]`, in any layer.
 
-    A slice of a table, as positions are: CUDA would leave a range, and all that follows from it, to the CPU.
+    A slice of a table, as positions are: CUDA would leave a range, and everything computed from it, to the CPU.
     """
     if writer.has("places"):
         return "places"

@@ -26,9 +26,9 @@ _TFLOPS = {"T4": 65, "A10G": 70, "L4": 121, "A10": 125, "A30": 165, "L40": 181, 
 
 
 def gpu_batch_tokens(config: EncoderConfig, gpu: str) -> int:
-    """Tokens of a batch, a power of two, with which the fixed cost of a run stays below FIXED_SHARE, within the bounds.
+    """Tokens of a batch, a power of two, with which the fixed cost of a run stays below FIXED_SHARE, within bounds.
 
-    `gpu`: the driver's name of it, such as `NVIDIA L4`.
+    `gpu`: the driver's name of the GPU, such as `NVIDIA L4`.
     """
     words = gpu.replace("-", " ").split()
     slower = _H100_TFLOPS / next((_TFLOPS[word] for word in words if word in _TFLOPS), _H100_TFLOPS)

@@ -160,7 +160,7 @@ class OnnxEngine:
         return join_parts(batch, [BatchResult(batch, runs), *map(self._run_alone, failures)], result.fits_tokens)
 
     def _run_alone(self, failure: WindowFailure) -> BatchResult:
-        """Run one window again; after memory ran out, with no other run beside it, so that only it can be the cause."""
+        """Run one window again; if memory ran out, alone on the device, so that only this window can be the cause."""
         with self._turns.alone() if ran_out(failure) else self._turns.share():
             return self._attempt(Batch((failure.window,)))
 

@@ -57,9 +57,9 @@ class PreparedModel:
     device: Device
     variant: Variant
     reason: str = field(default="asked for", compare=False)
-    """The reason why this variant was chosen (selection.py)."""
+    """Why this variant was chosen (selection.py)."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Faster variants that are not used: each with the reason."""
+    """Faster variants that are not used, each with the reason."""
     device_id: int = 0
     """The number of the GPU if `device` is `cuda`."""
     recipe_digest: str | None = None

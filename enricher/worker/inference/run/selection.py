@@ -84,7 +84,7 @@ def _obstacle(
 
 
 def permanent_obstacle(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
-    """Why no report could make the variant serve these heads together on this machine; None if one could."""
+    """Why no report could let the variant serve these heads together on this machine; None if one could."""
     problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
     return why_not_reduced(checkpoints, variant) or next(filter(None, problems), None)
 

@@ -272,8 +272,8 @@ def _keep_spaces(backend: Tokenizer) -> None:
 def _known_text(backend: Tokenizer) -> str:
     """The text without characters that make no token alone: they are dropped on purpose, or the vocabulary lacks them.
 
-    Beside a character that it lacks, a BPE model without a token for unknown characters may give those of a word wrong
-    places.
+    A BPE model without a token for unknown characters may give wrong places to a word's characters beside one that it
+    lacks.
     """
     unknown = [char for char in set(_TEXT) if not char.isspace() and not _ranges(backend, char)]
     return _TEXT.translate(dict.fromkeys(map(ord, unknown)))

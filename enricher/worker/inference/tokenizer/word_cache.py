@@ -1,14 +1,14 @@
 """Tokens of the words that many texts have: the library tokenizes each of them once, and not in every article.
 
-A word is here what stands between two spaces, with its punctuation. With most tokenizers it has the same tokens in every
+Here a word is the text between two spaces, with its punctuation. With most tokenizers it has the same tokens in every
 text: they split at white space before the model reads anything, and no normalizer that `splits_at_spaces` accepts looks
-beyond a space. The tokens of a text are then those of its words, moved to where the words are. Of news that it has not seen,
-nine words in ten are known after a thousand articles.
+beyond a space. The tokens of a text are then those of its words, moved to where the words are. Of news that it has not
+seen, nine words in ten are known after a thousand articles.
 
 The library gets the unknown words as one text, so it sees each between two spaces, as in an article.
 
-Not in here: what a token is. A text with a word that is not kept is left to the library, and so are texts without spaces
-(Chinese), very long ones and those that the library refuses.
+What a token is does not belong here. A text with a word that is not kept is left to the library, and so are texts
+without spaces (Chinese), very long ones and those that the library refuses.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _ONE_SPACE = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 
 
 def splits_at_spaces(backend: Tokenizer) -> bool:
-    """Whether a word between two spaces has the same tokens in every text, as far as is known of each of the parts."""
+    """Whether a word between two spaces has the same tokens in every text, as far as the parts are known."""
     splitters = _parts(backend.pre_tokenizer, "pretokenizers")
     return (
         isinstance(backend.model, models.WordPiece | models.Unigram)
