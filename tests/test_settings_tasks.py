@@ -99,12 +99,6 @@ def test_tasks_are_tables_of_the_toml_file(monkeypatch: pytest.MonkeyPatch) -> N
     assert {"b-1", "a_2", "new"} == tasks.keys()
 
 
-def test_dotenv_may_contain_tasks() -> None:
-    """As every other variable."""
-    Path(".env").write_text('ENRICHER_TASKS=\'{"topic": {"source": "/t"}}\'\n', "utf-8")
-    assert {"topic": TaskSettings(source="/t")} == load_settings().tasks
-
-
 @pytest.mark.parametrize(
     ("task", "said"),
     [
@@ -139,32 +133,23 @@ def test_a_mistake_names_both_places_where_tasks_are_set(monkeypatch: pytest.Mon
     assert f"{either}: a threshold is above 0 and below 1" == mistake()
 
 
-@pytest.mark.parametrize("name", ["Topic", "my topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n"])
-def test_names_are_short_and_plain(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """They stand in records and labels of metrics."""
-    in_environment(monkeypatch, {name: {"source": "/a"}})
-    assert f"ENRICHER_TASKS: {name}.[key]: String should match pattern" in mistake()
+NOT_PLAIN = ("Topic", "my topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((json.dumps({name: {"source": "/a"}}), f"{name}.[key]: String should match pattern") for name in NOT_PLAIN),
+        *((text, "not JSON: ") for text in ('{"a": {"source": "/a"}', "a", "")),
+        ('[{"source": "/a"}]', "Input should be a valid dictionary"),
+    ],
+)
+def test_tasks_are_one_object_by_short_and_plain_names(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+    """The names stand in records and labels of metrics."""
+    monkeypatch.setenv("ENRICHER_TASKS", text)
+    assert f"ENRICHER_TASKS: {said}" in mistake()
     in_environment(monkeypatch, {"a" * 40: {"source": "/a"}, "0-_": {"source": "/a"}})
     assert 2 == len(load_settings().tasks)
-
-
-@pytest.mark.parametrize("value", ['{"a": {"source": "/a"}', "a", ""])
-def test_malformed_json_is_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """By the name of the variable, with the position."""
-    monkeypatch.setenv("ENRICHER_TASKS", value)
-    assert mistake().startswith("ENRICHER_TASKS: not JSON: ")
-
-
-def test_tasks_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a list nor a variable for each task, and not a number in the file."""
-    in_environment(monkeypatch, [{"source": "/a"}])
-    assert "ENRICHER_TASKS: Input should be a valid dictionary" in mistake()
-    monkeypatch.delenv("ENRICHER_TASKS")
-    monkeypatch.setenv("ENRICHER_TASKS__A", '{"source": "/a"}')
-    assert mistake().startswith("ENRICHER_TASKS__A: no such setting")
-    monkeypatch.delenv("ENRICHER_TASKS__A")
-    Path("enricher.toml").write_text("tasks = 3\n", "utf-8")
-    assert "enricher.toml: tasks: Input should be a valid dictionary" in mistake()
 
 
 def test_the_source_of_the_model_is_refused_beside_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
