@@ -55,6 +55,16 @@ def model(**values: object) -> Object:
     return {"model": {"path": "ner", **values}}
 
 
+def indexed(**settings: object) -> Object:
+    """Values with an indexer that has these settings."""
+    return {"index": {"enabled": True}, "settings": {"index": settings}}
+
+
+def signing_in(**auth: object) -> Object:
+    """Values with an indexer that signs in so."""
+    return {"index": {"enabled": True, "auth": auth}, "settings": {"index": {"url": "http://x:9200"}}}
+
+
 CONCURRENCY = "env[ENRICHER_MODEL__CONCURRENCY].value"
 GRACE = "terminationGracePeriodSeconds"
 IMAGE = "containers[worker].image"
@@ -88,6 +98,11 @@ SOURCE = "containers[worker].env[ENRICHER_MODEL__SOURCE].value"
         (model(**{"from": "volume", "volume": {"existingClaim": "models"}}), SOURCE, "/model/ner"),
         (model(**{"from": "init", "init": {"image": "models:1"}}), SOURCE, "/model/ner"),
         ({"processes": 4}, "containers[worker].args[1]", "--processes=4"),
+        (
+            {"processes": 2, "otlp": {"endpoint": "http://collector:4318"}},
+            "containers[worker].env[OTEL_RESOURCE_ATTRIBUTES].value",
+            "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)",
+        ),
         ({"replicas": 5, "capacity": {"gpus": 4}}, "StatefulSet news-enricher: spec.replicas", 5),
         (scaled("keda", minReplicas=0), NULL, "true"),
         (scaled("keda", minReplicas=1), NULL, "false"),
@@ -97,15 +112,12 @@ SOURCE = "containers[worker].env[ENRICHER_MODEL__SOURCE].value"
     ids=lambda each: json.dumps(each) if isinstance(each, dict) else None,
 )
 def test_what_the_chart_computes(values: Object, field: str, expected: object) -> None:
-    """Bounds of time are rounded up, cores down; what a GPU's worker decides itself is not set."""
+    """Bounds of time are rounded up, cores down; what a GPU's worker decides itself is not set.
+
+    Each of several processes sets its instance id for its traces, so the attributes of all name none.
+    """
     found = [json.loads(value) for name, value in fields_of(render(values)) if name.endswith(field)]
     assert found == ([] if expected is None else [expected])
-
-
-def egress_ports(values: Object) -> set[int]:
-    """The ports that a worker may reach."""
-    rules = render(values).one("NetworkPolicy", FULL_NAME)["spec"]["egress"]
-    return {port["port"] for rule in rules for port in rule["ports"]}
 
 
 @pytest.mark.parametrize(
@@ -123,36 +135,29 @@ def egress_ports(values: Object) -> set[int]:
         (kafka(token="oidc", properties={"sasl.oauthbearer.token.endpoint.url": "https://idp:8443/t"}), {9092, 8443}),
         (kafka(token="oidc"), {9092}),
         ({"settings": {"registry": {"url": "https://a:8081, https://b:8085"}}}, {9092, 8081, 8085}),
+        (indexed(url="https://search:9200", aws_region="eu-west-1"), {9092}),
     ],
     ids=str,
 )
-def test_a_worker_reaches_what_the_settings_name_and_dns(values: Object, ports: set[int]) -> None:
-    """Ports follow from the addresses, and can be set if the brokers listen on others."""
-    assert egress_ports(values) == {53, *ports}
+def test_pods_reach_what_the_settings_name_and_dns(values: Object, ports: set[int]) -> None:
+    """Ports follow from the addresses, and can be set if the brokers listen on others.
 
-
-def test_indexers_reach_what_signs_their_requests() -> None:
-    """The metadata server of the node, and STS."""
-    settings = {"index": {"url": "https://search:9200", "aws_region": "eu-west-1"}}
-    rendered = render({"index": {"enabled": True}, "settings": settings})
-    ports = {
-        name: {port["port"] for rule in rendered.one("NetworkPolicy", name)["spec"]["egress"] for port in rule["ports"]}
-        for name in (FULL_NAME, f"{FULL_NAME}-index")
-    }
-    assert {FULL_NAME: {53, 9092}, f"{FULL_NAME}-index": {53, 9092, 9200, 443, 80, 988}} == ports
+    Indexers also reach the index, and what signs their requests: the metadata server of the node, and STS.
+    """
+    policies = {each["metadata"]["name"]: each["spec"]["egress"] for each in render(values).all("NetworkPolicy")}
+    found = {name: {port["port"] for rule in rules for port in rule["ports"]} for name, rules in policies.items()}
+    assert {53, *ports} == found.pop(FULL_NAME)
+    assert found in ({}, {f"{FULL_NAME}-index": {53, 9092, 9200, 443, 80, 988}})
 
 
 REFUSED: list[tuple[Object, str]] = [
-    ({"replicas": 9, "capacity": {"partitions": 8}}, "replicas (9) makes 9 workers, but the input topic has 8 partit"),
-    (
-        {"replicas": 3, "processes": 3, "capacity": {"partitions": 8}},
-        "replicas (3) makes 9 workers, but the input topic",
-    ),
+    ({"replicas": 9, "capacity": {"partitions": 8}}, "replicas (9) makes 9 workers, but the input topic has 8"),
+    ({"replicas": 3, "processes": 3, "capacity": {"partitions": 8}}, "replicas (3) makes 9 workers"),
     ({**scaled("keda", maxReplicas=9), "capacity": {"partitions": 8}}, "autoscaling.maxReplicas (9) makes 9 workers"),
     ({**scaled("hpa", maxReplicas=99), "strimzi": {"cluster": "a", "topics": {"enabled": True}}}, "has 12 partitions"),
     (
         {**scaled("keda", maxReplicas=5), "gpu": {"enabled": True}, "capacity": {"gpus": 4}},
-        "autoscaling.maxReplicas is 5, with 1 GPU each, but there are 4",
+        "with 1 GPU each, but there are 4",
     ),
     ({**scaled("keda"), "processes": 2}, "processes above 1 needs autoscaling.mode none"),
     ({"autoscaling": {"mode": "keda"}}, "autoscaling.mode keda needs autoscaling.keda.prometheus.serverAddress"),
@@ -160,10 +165,7 @@ REFUSED: list[tuple[Object, str]] = [
         {**scaled("keda"), **kafka(properties={"sasl.mechanism": "OAUTHBEARER"})},
         "KEDA does not read settings.kafka.properties (sasl.mechanism): name a TriggerAuthentication in autoscaling.keda",
     ),
-    (
-        {**scaled("keda"), **kafka(token="msk-iam")},
-        "KEDA does not read settings.kafka.token: name a TriggerAuthentication in autoscaling.keda",
-    ),
+    ({**scaled("keda"), **kafka(token="msk-iam")}, "KEDA does not read settings.kafka.token: name a Trigger"),
     (scaled("hpa", minReplicas=0), "minReplicas: 0 needs autoscaling.mode keda"),
     (scaled("keda", minReplicas=5), "autoscaling.minReplicas (5) is above autoscaling.maxReplicas (4)"),
     ({"kafka": {"sasl": {"enabled": True}}}, "kafka.sasl.enabled needs kafka.sasl.existingSecret"),
@@ -172,17 +174,11 @@ REFUSED: list[tuple[Object, str]] = [
         "kafka.sasl.enabled and settings.kafka.token are two ways to sign in",
     ),
     ({"kafka": {"sasl": {"existingSecret": "a"}}}, "kafka.sasl names a Secret, but kafka.sasl.enabled is false"),
-    (
-        {"kafka": {"tls": {"client": {"existingSecret": "a"}}}},
-        "kafka.tls names a Secret, but kafka.tls.enabled is false",
-    ),
+    ({"kafka": {"tls": {"client": {"existingSecret": "a"}}}}, "kafka.tls names a Secret, but kafka.tls.enabled is"),
     ({"kafka": {"tls": {"ca": {"existingSecret": "a"}}}}, "kafka.tls names a Secret, but kafka.tls.enabled is false"),
     ({"registry": {"auth": {"kind": "basic"}}}, "registry.auth.kind basic needs registry.auth.existingSecret"),
     ({"registry": {"auth": {"existingSecret": "a"}}}, "registry.auth names a Secret, but registry.auth.kind is none"),
-    (
-        {"registry": {"tls": {"ca": {"existingSecret": "a"}}}},
-        "registry names a Secret, but settings.registry.url is empty",
-    ),
+    ({"registry": {"tls": {"ca": {"existingSecret": "a"}}}}, "registry names a Secret, but settings.registry.url is"),
     (
         {"model": {"path": "/opt/ner"}, "settings": {"tasks": {"topic": {"source": "/model/topic"}}}},
         "model.path has no effect beside settings.tasks",
@@ -190,18 +186,9 @@ REFUSED: list[tuple[Object, str]] = [
     ({"model": {"from": "volume"}}, "model.from: volume needs model.volume.existingClaim"),
     ({"model": {"from": "init"}}, "model.from: init needs model.init.image, model.init.command or"),
     ({"index": {"enabled": True}}, "index.enabled needs settings.index.url"),
-    (
-        {"index": {"enabled": True, "auth": {"kind": "apiKey"}}, "settings": {"index": {"url": "http://x:9200"}}},
-        "index.auth.kind apiKey needs index.auth.existingSecret",
-    ),
-    (
-        {"index": {"enabled": True, "auth": {"existingSecret": "x"}}, "settings": {"index": {"url": "http://x:9200"}}},
-        "index.auth names a Secret, but index.auth.kind is none",
-    ),
-    (
-        {"index": {"enabled": True}, "settings": {"index": {"url": "http://x:9200", "username": "u"}}},
-        "settings.index.username and index.auth.kind basic belong together",
-    ),
+    (signing_in(kind="apiKey"), "index.auth.kind apiKey needs index.auth.existingSecret"),
+    (signing_in(existingSecret="x"), "index.auth names a Secret, but index.auth.kind is none"),
+    (indexed(url="http://x:9200", username="u"), "settings.index.username and index.auth.kind basic belong together"),
     ({"replay": {"enabled": True}}, "replay.enabled needs replay.into and replay.group"),
     (
         {**kafka(group_id="news"), "replay": {"enabled": True, "into": "again", "group": "news"}},
@@ -240,28 +227,37 @@ def test_the_schema_is_checked_by_helm_itself(values: Object, said: str) -> None
     assert "canary" not in message.replace("property 'canary'", "").replace("properties 'canary'", "")
 
 
-def test_properties_of_ones_own_stand_beside_and_above() -> None:
-    """Other mechanisms can be set as properties, and a user's name that is no secret as a value."""
-    own = kafka(properties={"sasl.mechanism": "OAUTHBEARER", "client.rack": "a"})
-    worker = render({**own, "kafka": {"sasl": {"enabled": True, "existingSecret": "user", "username": "news"}}}).worker
-    assert json.loads(environment_of(worker)["ENRICHER_KAFKA__PROPERTIES"]) == {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.username": "news",
-        "sasl.password": {"file": "/run/secrets/kafka-sasl/password"},
-        "client.rack": "a",
-    }
+SECRET_CA = {"enabled": True, "ca": {"existingSecret": "ca"}}
+SIGNED_IN = {"enabled": True, "existingSecret": "user", "username": "news"}
 
 
-def test_tokens_and_a_ca_are_used_together() -> None:
-    """With a CA of one's own the protocol is still the one in which clients sign in."""
-    worker = render({**kafka(token="gcp"), "kafka": {"tls": {"enabled": True, "ca": {"existingSecret": "ca"}}}}).worker
-    environment = environment_of(worker)
-    assert environment["ENRICHER_KAFKA__TOKEN"] == "gcp"
-    assert json.loads(environment["ENRICHER_KAFKA__PROPERTIES"]) == {
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": "/run/secrets/kafka-ca/ca.crt",
-    }
+@pytest.mark.parametrize(
+    ("values", "token", "expected"),
+    [
+        (
+            {**kafka(properties={"sasl.mechanism": "OAUTHBEARER", "client.rack": "a"}), "kafka": {"sasl": SIGNED_IN}},
+            "none",
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.username": "news",
+                "sasl.password": {"file": "/run/secrets/kafka-sasl/password"},
+                "client.rack": "a",
+            },
+        ),
+        (
+            {**kafka(token="gcp"), "kafka": {"tls": SECRET_CA}},
+            "gcp",
+            {"security.protocol": "SASL_SSL", "ssl.ca.location": "/run/secrets/kafka-ca/ca.crt"},
+        ),
+    ],
+    ids=["a mechanism and a name of one's own", "tokens and a CA of one's own"],
+)
+def test_properties_of_ones_own_stand_beside_and_above(values: Object, token: str, expected: Object) -> None:
+    """A user's name that is no secret is a value; with a CA the protocol is still the one in which clients sign in."""
+    environment = environment_of(render(values).worker)
+    assert token == environment.get("ENRICHER_KAFKA__TOKEN", "none")
+    assert expected == json.loads(environment["ENRICHER_KAFKA__PROPERTIES"])
 
 
 def test_keda_has_the_users_own_authentication_or_the_workers_secrets() -> None:
@@ -420,8 +416,8 @@ def test_a_long_name_still_fits_into_labels() -> None:
 
 def test_every_process_is_scraped_and_all_have_common_probes() -> None:
     """Pod, monitor and policy name the port of each; the indexer has one process. The program chooses the same ports."""
-    index = {"index": {"enabled": True}, "settings": {"index": {"url": "https://search:9200"}}}
-    rendered = render({"processes": 3, "monitoring": {"podMonitor": {"enabled": True}}, **index})
+    monitored = {"processes": 3, "monitoring": {"podMonitor": {"enabled": True}}}
+    rendered = render({**monitored, **indexed(url="https://search:9200")})
     ports = {port["name"]: port["containerPort"] for port in rendered.worker["ports"]}
     health = settings_of(rendered.worker).health
     names = ["health", "health-1", "health-2"]
@@ -432,12 +428,6 @@ def test_every_process_is_scraped_and_all_have_common_probes() -> None:
     }
     policy = rendered.one("NetworkPolicy", FULL_NAME)["spec"]["ingress"][0]
     assert names == [port["port"] for port in policy["ports"]]
-
-
-def test_several_processes_send_their_traces_under_names_of_their_own() -> None:
-    """Each process sets its instance id, unless the resource attributes set one for all."""
-    environment = environment_of(render({"processes": 2, "otlp": {"endpoint": "http://collector:4318"}}).worker)
-    assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("k8s.pod.name=$(POD_NAME)")
 
 
 def test_containers_run_commands_that_there_are() -> None:

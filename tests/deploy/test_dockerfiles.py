@@ -1,4 +1,4 @@
-"""The container images' descriptions: what they are made from, as whom they run, what stays out. No image is built here."""
+"""The descriptions of the images: what they are made from, as whom they run, what stays out. No image is built here."""
 
 from __future__ import annotations
 
@@ -96,18 +96,6 @@ def test_only_what_is_locked_is_installed_and_its_hashes_count(kind: str) -> Non
     assert (f"scripts/locked/runtime-{kind}.txt") in copied(FOLDER / f"{kind}.Dockerfile")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_package_of_an_image_has_a_version_and_hashes(kind: str) -> None:
-    """All lines of the lock are such entries, and what every command needs is among them."""
-    text = (ROOT / "scripts" / "locked" / f"runtime-{kind}.txt").read_text(encoding="utf-8")
-    entries = locked(f"runtime-{kind}")
-    assert len(_LOCKED.findall(text)) == sum(1 for line in text.splitlines() if line and line[0] not in "# ")
-    extras = PROJECT["optional-dependencies"]
-    needed = [*PROJECT["dependencies"], *extras["grpc"], *(extras["cuda"] if kind == "cuda" else [])]
-    names = {re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in needed}
-    assert names <= entries.keys()
-
-
 @pytest.mark.parametrize("name", ["runtime", "runtime-cpu", "runtime-cuda", "demo"])
 def test_what_runs_has_the_versions_that_the_tests_ran_with(name: str) -> None:
     """Whatever development.txt has, the images and the demo have in the same version."""
@@ -130,26 +118,18 @@ def test_the_image_for_cpus_has_nothing_of_cuda() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_runs_as_a_numeric_user_that_is_not_root(kind: str) -> None:
-    """Kubernetes' `runAsNonRoot` can only judge numbers."""
-    users = [rest for word, rest in last_stage(FOLDER / f"{kind}.Dockerfile") if word == "USER"]
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+def test_what_ships_is_the_worker_alone(kind: str) -> None:
+    """Copied together from other stages, for a numeric user who is not root: `runAsNonRoot` can judge no names.
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_worker_and_is_asked_to_stop_by_sigterm(kind: str) -> None:
-    """As JSON, so that no shell stands between the signal and the worker."""
-    words = dict(last_stage(FOLDER / f"{kind}.Dockerfile"))
-    assert '["enricher"]' == words["ENTRYPOINT"]
-    assert '["run"]' == words["CMD"]
-    assert "SIGTERM" == words["STOPSIGNAL"]
-    assert "HEALTHCHECK" not in words
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_ships_is_copied_together_from_other_stages(kind: str) -> None:
-    """No pip, no cache and no source of the build in what ships: its only RUN makes the user."""
+    Its commands are JSON, so that no shell stands between the signal and the worker. ONNX Runtime's telemetry is on where
+    its variable is not set before the library is loaded.
+    """
     stage = last_stage(FOLDER / f"{kind}.Dockerfile")
+    words = dict(stage)
+    assert ('["enricher"]', '["run"]', "SIGTERM") == (words["ENTRYPOINT"], words["CMD"], words["STOPSIGNAL"])
+    assert "HEALTHCHECK" not in words
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", words["USER"])
+    assert {"ORT_DISABLE_TELEMETRY=1", "HOME=/tmp"} <= set(words["ENV"].split())
     assert all(rest.startswith("--from=") for word, rest in stage if word == "COPY")
     assert ["groupadd"] == [rest.split()[0] for word, rest in stage if word == "RUN"]
     assert 3 < len(instructions(FOLDER / f"{kind}.Dockerfile")) - len(stage)
@@ -162,14 +142,6 @@ def test_no_secret_gets_into_a_layer(path: Path) -> None:
     assert [] == [each for each in named if re.search(r"(?i)token|passw|secret|credential|index_url|api_?key", each)]
     assert {"ARG"} >= {word for word, rest in instructions(path) if word == "ARG" and path.name != "model.Dockerfile"}
     assert not any(word == "ADD" for word, _ in instructions(path))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_telemetry_of_onnx_runtime_leaves_a_container(kind: str) -> None:
-    """It is on where this variable is not set before the library is loaded, and writes an identifier into HOME."""
-    environment = dict(last_stage(FOLDER / f"{kind}.Dockerfile"))["ENV"]
-    assert "ORT_DISABLE_TELEMETRY=1" in environment.split()
-    assert "HOME=/tmp" in environment.split()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -221,11 +193,37 @@ def test_every_source_that_is_copied_exists_and_is_let_through(kind: str) -> Non
     ],
 )
 def test_what_has_no_business_in_an_image_stays_out_of_the_build(path: str) -> None:
-    """Secrets of a developer, tests, history, tools."""
+    """Secrets of a developer, tests, history, tools. What the package needs goes along."""
     assert not in_context(path)
-
-
-def test_the_packages_data_goes_along() -> None:
-    """The model in it is what an image can do by itself."""
     assert in_context("enricher/models/newswire-e5/model.safetensors")
-    assert in_context("enricher/py.typed")
+
+
+DRIVER_OF = {13: 580}
+"""The oldest driver for a major version of CUDA (the CUDA Toolkit's release notes)."""
+
+
+def major(package: str) -> int:
+    """The major version of a package in the lock of the CUDA image."""
+    [(version, _)] = locked("runtime-cuda")[package]
+    return int(version.partition(".")[0])
+
+
+def test_the_image_the_extra_and_the_pages_name_one_version_of_cuda() -> None:
+    """It is that of the lock, of the runtime and of cuBLAS alike."""
+    cuda, cudnn = major("nvidia-cuda-runtime"), major("nvidia-cudnn-cu13")
+    assert cuda == major("nvidia-cublas")
+    assert f"nvidia-cublas>={cuda},<{cuda + 1}" in PROJECT["optional-dependencies"]["cuda"]
+    assert f"NVIDIA_REQUIRE_CUDA=cuda>={cuda}.0\n" in (FOLDER / "cuda.Dockerfile").read_text("utf-8")
+    assert f"CUDA {cuda} and cuDNN {cudnn}" in (FOLDER / "README.md").read_text("utf-8")
+
+
+def test_every_page_asks_for_the_driver_of_that_cuda() -> None:
+    """Wherever a driver has a number, in pages, the chart and the images."""
+    places = [ROOT / "README.md", *(each for each in (ROOT / "deploy").rglob("*") if each.is_file())]
+    named = {
+        each.relative_to(ROOT).as_posix(): set(re.findall(r"driver (\d{3})\b", each.read_text(errors="replace")))
+        for each in places
+    }
+    named = {place: drivers for place, drivers in named.items() if drivers}
+    assert {"README.md", "deploy/README.md", "deploy/docker/README.md", "deploy/docker/cuda.Dockerfile"} <= set(named)
+    assert {str(DRIVER_OF[major("nvidia-cuda-runtime")])} == set().union(*named.values())
