@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import article, json_lines, run
-from commands.test_doctor_articles import found
+from commands.test_doctor_findings import found
 from python.test_enricher import enricher_of
 from support import team_packages
 from support.patience import PATIENCE_S

@@ -38,43 +38,31 @@ def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[
     ]
 
 
+CASES = [
+    (2, 0.5, 0.3, 24, 2),
+    (4, 0.3, 0.3, 24, 2),
+    (2, 0.99, 5, 24, 3),
+    (2, 1.0, 90, 24, 4),
+    (4, 1.0, 3600, 24, 12),
+    (8, 1.0, 0.3, 24, 12),
+    (20, 0.6, 5, 24, 24),
+    (2, 0.0, 0.3, 24, 0),
+    (4, 1.0, 3600, 6, 6),
+]
+"""Workers, the share of their time in which they are busy, the oldest record's age, partitions; and the workers wanted."""
+
+
 @pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
-@pytest.mark.parametrize(
-    ("count", "share", "age_s", "partitions", "wanted"),
-    [
-        (2, 0.5, 0.3, 24, 2),
-        (4, 0.3, 0.3, 24, 2),
-        (2, 0.99, 5, 24, 3),
-        (2, 1.0, 90, 24, 4),
-        (4, 1.0, 3600, 24, 12),
-        (8, 1.0, 0.3, 24, 12),
-        (20, 0.6, 5, 24, 24),
-        (2, 0.0, 0.3, 24, 0),
-        (4, 1.0, 3600, 6, 6),
-    ],
-)
-def test_the_query_asks_for_the_workers_that_it_takes(
-    *, count: int, share: float, age_s: float, partitions: int, wanted: int, tmp_path: Path
-) -> None:
+def test_the_query_asks_for_the_workers_that_it_takes(tmp_path: Path) -> None:
     """Fewer if they are idle, more if they are busy or late; each has as many partitions, and none is without one."""
     rules = {"groups": [{"name": "scaling", "rules": [{"record": "wanted_workers", "expr": query()}]}]}
-    test = {
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": "15s",
-        "tests": [
-            {
-                "interval": "15s",
-                "input_series": workers(count, share=share, age_s=age_s, partitions=partitions),
-                "promql_expr_test": [
-                    {
-                        "expr": "wanted_workers",
-                        "eval_time": "5m",
-                        "exp_samples": [{"labels": "wanted_workers", "value": wanted}],
-                    }
-                ],
-            }
-        ],
-    }
+    tests = []
+    for count, share, age_s, partitions, wanted in CASES:
+        series = workers(count, share=share, age_s=age_s, partitions=partitions)
+        samples = [{"labels": "wanted_workers", "value": wanted}]
+        expected = {"expr": "wanted_workers", "eval_time": "5m", "exp_samples": samples}
+        tests.append({"interval": "15s", "input_series": series, "promql_expr_test": [expected]})
+    test = {"rule_files": ["rules.yaml"], "evaluation_interval": "15s", "tests": tests}
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules), "utf-8")
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(test), "utf-8")
     done = subprocess.run(

@@ -45,7 +45,6 @@ SHARING = {
         "scripts/opensearch/test_opensearch_server.py",
     ),
     "registry": (
-        "commands/test_doctor_registry.py",
         "pages/test_registry_pages.py",
         "pipeline/test_formats.py",
         "registry/test_compatibility_registry.py",
@@ -75,7 +74,6 @@ SLOW = (
     "commands/test_model_tune.py",
     "commands/test_own_code_in_commands.py",
     "commands/test_run.py",
-    "deploy/test_alerts.py",
     "deploy/test_image_steps.py",
     "fuzz/test_fuzz_chains.py",
     "fuzz/test_fuzz_spans.py",

@@ -1,0 +1,274 @@
+"""The monitoring: alerts and recording rules, the dashboard and the runbook. They name only what there is.
+
+promtool runs the rules' unit tests; each alert has a positive and a negative case, one panel or more, and one entry.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.offenders import assert_none
+
+from deploy.monitoring.generator.exported import EVERY_INSTRUMENT, instruments_by_series, series_of
+from deploy.monitoring.generator.expressions import labels_of, metrics_of
+from deploy.monitoring.generator.files import ALERTS, DASHBOARD, RECORDING, ROOT, RULE_TESTS, RUNBOOK
+from deploy.monitoring.generator.grafana import as_text, dashboard
+from deploy.monitoring.generator.layout import ROWS
+from deploy.monitoring.generator.seen import SILENT, questions
+from enricher.cli import EXIT_CODES
+from enricher.worker.settings.listing import all_rows
+from enricher.worker.telemetry.prometheus import label_name
+from tools.programs import found, missing
+
+PROMTOOL = found("promtool")
+TESTS = sorted(RULE_TESTS.glob("*.yaml"))
+OF_THE_SCRAPE = {"namespace", "job", "instance", "le", "within"}
+"""Labels that Prometheus adds, a histogram's bound, and the label that a recording rule adds."""
+SEVERITIES = {"critical", "warning", "info"}
+MODEL = dashboard(ROWS)
+PANELS = [panel for row in ROWS for panel in row.panels]
+EXPRESSIONS = [query.expression for panel in PANELS for query in panel.queries]
+TEXT = RUNBOOK.read_text("utf-8")
+RUNNING = (RUNBOOK.parents[1] / "running.md").read_text("utf-8")
+ENTRIES = {
+    section.split("\n", 1)[0]: section.split("\n", 1)[1] for section in re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
+}
+MEANS, PARTS = "**Means.**", ["**Look at.**", "**Do.**"]
+MAX_WORDS = 60
+OF_OTHER_COMMANDS = {8, 9, 10, 11, 13, 130}
+"""Exit codes that no worker has."""
+
+
+def with_promtool(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test of which promtool is most."""
+    marked: Callable[..., None] = pytest.mark.slow(
+        pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))(test)
+    )
+    return marked
+
+
+def rules_of(path: Path) -> list[dict[str, Any]]:
+    """All rules of a file."""
+    return [rule for group in yaml.safe_load(path.read_text("utf-8"))["groups"] for rule in group["rules"]]
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    """All cases of all test files."""
+    for path in TESTS:
+        yield from yaml.safe_load(path.read_text("utf-8"))["tests"]
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run promtool."""
+    assert PROMTOOL is not None
+    return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False)
+
+
+ALERT_RULES, RECORDING_RULES = rules_of(ALERTS), rules_of(RECORDING)
+RECORDED = {rule["record"] for rule in RECORDING_RULES}
+NAMES = [rule["alert"] for rule in ALERT_RULES]
+
+
+@with_promtool
+def test_the_rules_pass_the_lint() -> None:
+    """All of promtool's lints are errors."""
+    outcome = promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS, RECORDING)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@with_promtool
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_series_make_alerts_fire_or_not(path: Path) -> None:
+    """Each file has time series that must and must not make alerts fire."""
+    outcome = promtool("test", "rules", path)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@with_promtool
+def test_an_alert_with_another_threshold_fails_its_tests(tmp_path: Path) -> None:
+    """Negative control: the tests look at the rules."""
+    for folder in (ALERTS.parent, RULE_TESTS):
+        shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
+    changed = ALERTS.read_text("utf-8").replace("> 0.95", "> 0.99")
+    assert changed != ALERTS.read_text("utf-8")
+    (tmp_path / ALERTS.relative_to(ROOT)).write_text(changed, "utf-8")
+    outcome = promtool("test", "rules", tmp_path / RULE_TESTS.relative_to(ROOT) / "device.yaml")
+    assert outcome.returncode != 0
+    assert "EnricherGpuMemoryFull" in outcome.stdout + outcome.stderr
+
+
+def test_every_alert_has_a_case_that_fires_and_one_that_never_does() -> None:
+    """The second is a separate case, not the time before the alert fires."""
+    fires, silent = set(), set()
+    for case in cases():
+        expected = [(each["alertname"], bool(each["exp_alerts"])) for each in case.get("alert_rule_test", ())]
+        fires |= {name for name, fired in expected if fired}
+        silent |= {name for name, _ in expected} - {name for name, fired in expected if fired}
+    assert set(NAMES) == fires
+    assert set(NAMES) == silent
+
+
+def test_every_recorded_series_is_tested() -> None:
+    """The test expects a value, not only its absence."""
+    asked = [test for case in cases() for test in case.get("promql_expr_test", ()) if test["exp_samples"]]
+    assert RECORDED == {name for test in asked for name in metrics_of(test["expr"])}
+
+
+def unknown_in(expression: str) -> set[str]:
+    """The metrics that an expression reads and nobody exports or records, and the labels that none of them has."""
+    exported, used = instruments_by_series(), metrics_of(expression)
+    own = {label_name(name) for metric in used & exported.keys() for name in exported[metric].attributes}
+    kept = {name for each in RECORDING_RULES if each["record"] in used for name in labels_of(each["expr"])}
+    return (used - exported.keys() - RECORDED - {"up"}) | (labels_of(expression) - own - kept - OF_THE_SCRAPE)
+
+
+@pytest.mark.slow
+def test_rules_and_queries_read_only_what_there_is() -> None:
+    """Metrics are exported or recorded, and labels are theirs; a recorded series has some of those that its rule reads."""
+    rules = [rule["expr"] for rule in (*ALERT_RULES, *RECORDING_RULES)]
+    assert_none(f"{each}: {name}" for each in (*rules, *EXPRESSIONS) for name in unknown_in(each))
+    assert_none(each for each in EXPRESSIONS if not metrics_of(each))
+    assert {"enricher_nothing", "nobody"} == unknown_in("sum by (nobody) (enricher_nothing)"), "the negative control"
+
+
+def test_alerts_say_what_a_person_needs() -> None:
+    """Each has a severity, the job, a description and a link to the runbook."""
+    for rule in ALERT_RULES:
+        annotations = rule["annotations"]
+        assert rule["labels"]["severity"] in SEVERITIES, rule
+        assert annotations.keys() == {"summary", "description", "runbook_url"}, rule
+        assert "$labels.job" in annotations["summary"], rule
+        assert annotations["description"].endswith("."), rule
+        assert annotations["runbook_url"] == f"runbook.md#{rule['alert'].lower()}"
+
+
+def test_names_are_used_once() -> None:
+    """An alert is found by its name; series recorded under one name differ by a label."""
+    assert sorted(set(NAMES)) == sorted(NAMES)
+    labelled = [(rule["record"], str(rule.get("labels"))) for rule in RECORDING_RULES]
+    assert sorted(set(labelled)) == sorted(labelled)
+
+
+def test_the_file_is_what_the_script_writes() -> None:
+    """It was not edited by hand, and `scripts/dashboard` was run after the last change."""
+    assert as_text(MODEL) == DASHBOARD.read_text("utf-8")
+
+
+def test_every_instrument_is_in_a_panel() -> None:
+    """No instrument is left out."""
+    shown = {name for expression in EXPRESSIONS for name in metrics_of(expression)}
+    assert_none(each.name for each in EVERY_INSTRUMENT if shown.isdisjoint(series_of(each)))
+
+
+def test_every_panel_says_what_it_shows_under_a_title_of_its_own() -> None:
+    """The description comes from the instruments, or from a note for recorded series. The runbook names titles."""
+    assert [panel.title for panel in PANELS if not panel.description] == []
+    assert len({panel.title for panel in PANELS}) == len(PANELS)
+
+
+def test_panels_have_stable_ids_and_do_not_overlap() -> None:
+    """Ids are consecutive numbers, and positions are inside the grid."""
+    placed = MODEL["panels"]
+    assert list(range(1, len(placed) + 1)) == [panel["id"] for panel in placed]
+    for panel in placed:
+        assert 0 <= panel["gridPos"]["x"] <= 24 - panel["gridPos"]["w"]
+    for one, other in combinations((panel["gridPos"] for panel in placed), 2):
+        apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+
+
+def test_queries_use_the_variables_that_there_are() -> None:
+    """Data source, namespace, group and worker can be selected, and nothing else is assumed."""
+    names = {variable["name"] for variable in MODEL["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z_]+)", json.dumps(MODEL["panels"])))
+    assert {"datasource", "namespace", "job", "instance"} == names
+    assert used - {"__rate_interval"} == names
+    assert all(panel["datasource"]["uid"] == "${datasource}" for panel in MODEL["panels"] if panel["type"] != "row")
+
+
+def test_exceptions_are_metrics_that_are_shown() -> None:
+    """The list of metrics without answers names only metrics that are shown."""
+    shown = {name for question in questions() for name in metrics_of(question.expression)}
+    assert SILENT.keys() <= shown
+
+
+@with_promtool
+def test_every_query_is_promql(tmp_path: Path) -> None:
+    """Promtool accepts each as the expression of a rule."""
+    rules = [{"record": f"query:{number}", "expr": question.expression} for number, question in enumerate(questions())]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), "utf-8")
+    outcome = promtool("check", "rules", path)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert f"{len(rules)} rules found" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("expression", "metrics", "labels"),
+    [
+        ("up", {"up"}, set()),
+        ('sum by (job, le) (rate(a_bucket{x="b c", le=~"1"}[5m]))', {"a_bucket"}, {"job", "le", "x"}),
+        ("a / on (job) group_left (version) b offset 1w", {"a", "b"}, {"job", "version"}),
+        ("job:a:rate5m > 14.4 and b unless c == 0", {"job:a:rate5m", "b", "c"}, set()),
+        (
+            'histogram_quantile(0.9, sum by (le) (rate(a_bucket{job=~"$job"}[$__rate_interval])))',
+            {"a_bucket"},
+            {"le", "job"},
+        ),
+        ("a{b='}'} * 1e9", {"a"}, {"b"}),
+    ],
+)
+def test_metrics_and_labels_are_found_in_expressions(expression: str, metrics: set[str], labels: set[str]) -> None:
+    """The checks above depend on this."""
+    assert metrics == metrics_of(expression)
+    assert labels == labels_of(expression)
+
+
+def test_there_is_one_entry_for_every_alert_and_none_for_others() -> None:
+    """They are in the same order."""
+    assert NAMES == list(ENTRIES)
+    assert "EnricherRecordsOld" in NAMES
+
+
+def test_an_entry_says_what_to_look_at_and_what_to_do() -> None:
+    """In this order, none of them empty; before them what it means, if that is more than the alert's own text."""
+    for name, entry in ENTRIES.items():
+        parts = re.findall(r"^(\*\*[A-Z][a-z ]+\.\*\*) \S", entry, flags=re.MULTILINE)
+        assert parts in (PARTS, [MEANS, *PARTS]), name
+
+
+def test_an_entry_is_short() -> None:
+    """Whoever is on call reads it at night; what is longer belongs on the page that it links."""
+    words = {name: len(entry.partition("\n## ")[0].split()) for name, entry in ENTRIES.items()}
+    assert {} == {name: count for name, count in words.items() if count > MAX_WORDS} != words
+
+
+@pytest.mark.parametrize(
+    ("pattern", "there_are"),
+    [
+        (r"`((?:job:|enricher_|messaging_|process_|hw_)[\w:]+)`", instruments_by_series().keys() | RECORDED),
+        (r'"([^"]+)"', {panel.title for panel in PANELS}),
+        (r"`(ENRICHER_[A-Z_]+)`", {row.variable for row in all_rows()}),
+    ],
+    ids=["metrics", "panels, which stand in quotation marks", "settings"],
+)
+def test_what_the_runbook_names_exists(pattern: str, there_are: set[str]) -> None:
+    """What was renamed would mislead whoever is on call."""
+    named = set(re.findall(pattern, " ".join(TEXT.split())))
+    assert named
+    assert set() == named - there_are
+
+
+def test_every_exit_code_of_a_worker_has_its_line() -> None:
+    """A worker that keeps restarting gives the reason in its exit code; the table of codes says what to do."""
+    told = {int(code) for code in re.findall(r"^\| (\d+) \| .+ \| \S.* \|$", RUNNING, flags=re.MULTILINE)}
+    assert EXIT_CODES.keys() - {0} - OF_OTHER_COMMANDS == told
