@@ -75,21 +75,10 @@ def test_characters_that_the_encoding_lacks_are_escaped() -> None:
     assert r"GROUP_ID=\u0142\xf3d\u017a " in done.stdout
 
 
-def test_ctrl_c_while_it_loads_ends_it_silently(tmp_path: Path) -> None:
-    """A fake module raises the signal while it is imported."""
-    (tmp_path / "typer.py").write_text(
-        "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
-    )
-    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import enricher.cli"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, check=False)
-    assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
-
-
-def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
-    """A command's modules are loaded when it is called, which may take seconds."""
-    (tmp_path / "pydantic_settings.py").write_text(
-        "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
-    )
+@pytest.mark.parametrize("module", ["typer", "pydantic_settings"])
+def test_ctrl_c_while_it_loads_ends_it_silently(tmp_path: Path, module: str) -> None:
+    """A fake module raises the signal while the program is imported, or while the modules of its command are."""
+    (tmp_path / f"{module}.py").write_text("import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n")
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from enricher.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "settings"], capture_output=True, timeout=PATIENCE_S, check=False
@@ -98,21 +87,15 @@ def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
-    """The help of the group shows the summary without importing the command."""
-    group, name = ("enricher", *words)[-2:]
-    target = GROUPS[group].commands[name]
-    first, *_ = inspect.cleandoc(resolve_name(f"enricher.{target}").__doc__).split("\n\n")
-    assert " ".join(first.split()) == help_of(target)
-
-
-@pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_every_command_has_help_and_is_in_the_help_of_its_group(words: tuple[str, ...]) -> None:
-    """`-h` works like `--help`, also after a command."""
+    """`-h` works like `--help`, also after a command. The group shows the first paragraph of the command's docstring."""
     result = run(*words, "-h", env=WIDE)
     assert 0 == result.exit_code
     assert f"{' '.join(words)} [OPTIONS]" in result.stdout
     assert words[-1] in help_of_group(*words[:-1])
+    target = GROUPS[("enricher", *words)[-2]].commands[words[-1]]
+    first, *_ = inspect.cleandoc(resolve_name(f"enricher.{target}").__doc__).split("\n\n")
+    assert " ".join(first.split()) == help_of(target), "without importing the command"
 
 
 @cache
@@ -219,13 +202,7 @@ def config_files(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_option_for_the_settings_file_is_stronger_than_the_variable(words: Sequence[str], group: str) -> None:
-    """From weakest to strongest: enricher.toml, ENRICHER_CONFIG, --config before the command, --config behind it."""
+    """From weakest to strongest: enricher.toml, ENRICHER_CONFIG, --config before the command and behind it, variables."""
     assert f"GROUP_ID={group}" in run(*words).stdout
-
-
-@pytest.mark.usefixtures("config_files")
-def test_a_variable_is_stronger_than_any_settings_file() -> None:
-    """Also than the one that --config names; and no file of that name is a mistake of usage."""
-    variable = {"ENRICHER_KAFKA__GROUP_ID": "variable"}
-    assert "GROUP_ID=variable" in run("settings", "--config", "given.toml", env=variable).stdout
+    assert "GROUP_ID=variable" in run(*words, env={"ENRICHER_KAFKA__GROUP_ID": "variable"}).stdout
     assert 2 == run("settings", "--config", "missing.toml").exit_code

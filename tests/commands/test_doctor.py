@@ -150,47 +150,42 @@ def test_a_broker_has_three_seconds_for_its_first_answer(monkeypatch: pytest.Mon
     assert [3.0, 0.5] == asked_s
 
 
-def test_wrong_settings_are_exit_code_2() -> None:
-    """With invalid settings, in the environment or in librdkafka's properties, nothing else is checked."""
-    for options in ((), ("--transactions",)):
-        assert run("doctor", *options, env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
-    result = run("doctor", env={"ENRICHER_KAFKA__PROPERTIES": '{"no.such.property": "hunter2"}'})
-    assert result.exit_code == 2
-    assert "no.such.property" in result.stdout
-    assert "hunter2" not in result.output
+ABSENT = {
+    "PROPERTIES": '{"no.such.property": "hidden"}',
+    "REQUEST_TIMEOUT_S": "0.5",
+    "BOOTSTRAP_SERVERS": "127.0.0.1:1",
+}
 
 
 @pytest.mark.parametrize(
-    ("properties", "seen"),
+    ("part", "settings", "check", "seen"),
     [
-        ({"oauth_cb": "hidden"}, "kafka.properties may not set 'oauth_cb'"),
-        ({"acks": "hidden"}, "kafka.properties may not set 'acks'"),
-        ({"sasl.password": {"file": "/nowhere/password"}}, "/nowhere/password, which cannot be read"),
+        ("settings", {"KAFKA__GROUP": "x"}, "settings", "KAFKA__GROUP: no such setting"),
+        ("broker", {f"KAFKA__{name}": value for name, value in ABSENT.items()}, "settings", "no.such.property"),
+        ("settings", {"KAFKA__PROPERTIES": '{"oauth_cb": "hidden"}'}, "settings", "may not set 'oauth_cb'"),
+        ("settings", {"KAFKA__PROPERTIES": '{"acks": "hidden"}'}, "settings", "may not set 'acks'"),
+        (
+            *("settings", {"KAFKA__PROPERTIES": '{"sasl.password": {"file": "/nowhere/password"}}'}, "settings"),
+            "/nowhere/password, which cannot be read",
+        ),
+        ("model", {"BATCHING__OVERLAP_TOKENS": "120"}, "windows", "batching.overlap_tokens is 120"),
+        (
+            *("model", {"TASKS": '{"names": {"source": "newswire-e5", "pooling": "max"}}'}, "tasks"),
+            "names.pooling has no effect",
+        ),
     ],
 )
-def test_properties_that_no_client_may_have_are_a_finding(properties: dict[str, object], seen: str) -> None:
-    """Also if only the settings are checked, without a broker; a value is never shown."""
-    environment = {"ENRICHER_KAFKA__PROPERTIES": json.dumps(properties)}
-    result = run("doctor", "--only", "settings", "--json", env=environment)
-    (found,) = json.loads(result.stdout)["checks"]
-    assert (2, "settings", "FAIL") == (result.exit_code, found["check"], found["verdict"])
-    assert seen in found["seen"]
-    assert "hidden" not in result.output
+def test_wrong_settings_are_exit_code_2(part: str, settings: Mapping[str, str], check: str, seen: str) -> None:
+    """In the environment, in librdkafka's properties, or for the model: only the checkpoint tells what suits it.
 
-
-@pytest.mark.parametrize(
-    ("setting", "value", "check", "seen"),
-    [
-        ("BATCHING__OVERLAP_TOKENS", "120", "windows", "batching.overlap_tokens is 120"),
-        ("TASKS", '{"names": {"source": "newswire-e5", "pooling": "max"}}', "tasks", "names.pooling has no effect"),
-    ],
-)
-def test_settings_that_do_not_suit_the_model_are_a_finding(setting: str, value: str, check: str, seen: str) -> None:
-    """Only the checkpoint tells how long its windows may be, and what its task may be asked."""
-    result = run("doctor", "--only", "model", "--json", env={f"ENRICHER_{setting}": value})
+    A value is never shown.
+    """
+    environment = {f"ENRICHER_{name}": value for name, value in settings.items()}
+    result = run("doctor", "--only", part, "--json", env=environment)
     found = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
-    assert "FAIL" == found[check]["verdict"], result.output
+    assert (2, "FAIL") == (result.exit_code, found[check]["verdict"]), result.output
     assert seen in found[check]["seen"]
+    assert "hidden" not in result.output
 
 
 @pytest.mark.broker
@@ -224,37 +219,27 @@ def test_too_few_output_partitions_are_a_wrong_setting(topics: Topics, monkeypat
 
 
 @pytest.mark.broker
-def test_an_input_topic_that_keeps_compression_is_a_warning(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka does so by default; the finding has the command that changes it, after which it is silent."""
-    command = f"--topic {topics.input} --add-config compression.type=uncompressed"
+def test_topics_that_do_not_suit_are_warnings_with_advice(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka keeps compression by default; a compacted output refuses records without a key, and the input has such.
+
+    A topic that cannot be written, because it wants more replicas than it has, is a failure.
+    """
+    servers, command = topics.bootstrap_servers, f"--topic {topics.input} --add-config compression.type=uncompressed"
     before = findings(topics.environment, monkeypatch)[f"topic {topics.input}"]
     assert ("warn", True) == (before.verdict, "compression.type=producer" in before.seen)
     assert command in before.advice
-    alter(topics.bootstrap_servers, topics.input, {"compression.type": "uncompressed"})
-    assert command not in findings(topics.environment, monkeypatch)[f"topic {topics.input}"].advice
-
-
-@pytest.mark.broker
-def test_compaction_and_records_without_keys_are_warnings(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compacted output refuses records without a key, and the input has such articles."""
-    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
-    write(topics.bootstrap_servers, topics.input, [{"value": b"{}"}, {"value": b"{}", "key": b"k"}])
+    alter(servers, topics.input, {"compression.type": "uncompressed"})
+    alter(servers, topics.output, {"cleanup.policy": "compact"})
+    write(servers, topics.input, [{"value": b"{}"}, {"value": b"{}", "key": b"k"}])
     found = findings(topics.environment, monkeypatch)
     assert failed(found) == []
+    assert command not in found[f"topic {topics.input}"].advice
     assert "It is compacted" in found[f"topic {topics.output}"].advice
     assert "It is compacted" not in found[f"topic {topics.dead_letters}"].advice
-    keys = {finding.check: finding.seen for finding in article_findings(load_settings(), Watchdog().guard)}[
-        "keys of articles"
-    ]
-    assert "1 of the newest 2 records have no key" == keys
-
-
-@pytest.mark.broker
-def test_a_topic_that_can_not_be_written_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """min.insync.replicas is above the number of replicas, which the settings show."""
-    alter(topics.bootstrap_servers, topics.output, {"min.insync.replicas": "2"})
-    found = findings(topics.environment | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}, monkeypatch)
-    assert f"topic {topics.output}" in failed(found)
+    articles = {finding.check: finding.seen for finding in article_findings(load_settings(), Watchdog().guard)}
+    assert "1 of the newest 2 records have no key" == articles["keys of articles"]
+    alter(servers, topics.output, {"min.insync.replicas": "2"})
+    assert f"topic {topics.output}" in failed(findings(topics.environment, monkeypatch))
 
 
 @pytest.fixture(scope="module")

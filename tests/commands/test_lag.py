@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from commands.cli_runner import enriched_record, run
+from commands.cli_runner import run
 from kafka.harness import transaction
 from support import operating
 from support.operating import delete_records
@@ -43,96 +43,57 @@ def looked(topics: Topics, *arguments: str, code: int = 0) -> dict[str, Any]:
     return seen
 
 
+def assert_shown(partition: dict[str, Any], counts: tuple[int | None, ...], age_s: float, remark: str) -> None:
+    """`counts`: committed offset, first offset, the one at which a worker starts, end, offsets behind, hidden ones."""
+    names = ("committed", "start", "worker_start", "end", "behind", "hidden")
+    assert counts == tuple(partition[name] for name in names)
+    assert age_s <= partition["age_s"] < age_s + _SLACK_S
+    assert (remark == "") == (partition["remark"] == "")
+    assert remark in partition["remark"]
+
+
 @pytest.mark.broker
-def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -> None:
-    """It is neither that of the first record in the topic nor that of the last."""
+def test_lag_and_age_are_those_of_the_records_that_a_worker_would_read(topics: Topics) -> None:
+    """The age is that of the record at the committed offset, neither the first in the topic nor the last.
+
+    Nothing waits where only markers are left, or where a transaction is still open. The oldest record counts if the
+    committed one was deleted.
+    """
+    upstream = f"{topics.group}-upstream"
     write(topics, 0, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
-    commit(topics, {0: 1})
-    seen = looked(topics)
-    first = seen["partitions"][0]
-    assert (first["start"], first["worker_start"]) == (0, 1)
-    assert (first["committed"], first["end"], first["behind"]) == (1, 4, 3), (
-        "the transaction's marker has an offset too"
-    )
-    assert 2 * HOUR_S <= first["age_s"] < 2 * HOUR_S + _SLACK_S
-    assert (seen["behind"], seen["age_s"], seen["waiting_partitions"]) == (3, first["age_s"], 1)
-
-
-@pytest.mark.broker
-def test_nothing_waits_where_only_markers_are_left(topics: Topics) -> None:
-    """The committed offset is below the end, but there is nothing to read: the age is 0, and there is no alarm."""
-    write(topics, 0, HOUR_S)
-    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", commit=False) as producer:
-        producer.produce(topics.input, b"{}", partition=0)
-    commit(topics, {0: 1})
-    seen = looked(topics, "--max-age-s", "0", "--max-lag", "0")
-    first = seen["partitions"][0]
-    assert (first["committed"], first["end"], first["behind"], first["age_s"]) == (1, 4, 0, 0)
-    assert seen["exceeded"] == []
-
-
-@pytest.mark.broker
-def test_an_open_transaction_is_remarked_and_does_not_wait(topics: Topics) -> None:
-    """Nobody can read its records yet."""
-    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", end=False) as producer:
+    write(topics, 1, HOUR_S)
+    with transaction(topics.bootstrap_servers, upstream, commit=False) as producer:
+        producer.produce(topics.input, b"{}", partition=1)
+    write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
+    commit(topics, {0: 1, 1: 1, 2: 0, 3: 1})
+    delete_records(topics.bootstrap_servers, topics.input, {3: 3})
+    with transaction(topics.bootstrap_servers, upstream, end=False) as producer:
         producer.produce(topics.input, b"{}", partition=2)
         assert producer.flush(PATIENCE_S) == 0
-        open_one = looked(topics)["partitions"][2]
-        assert (open_one["behind"], open_one["hidden"]) == (0, 1)
-        assert "still open" in open_one["remark"]
+        seen = looked(topics)
+    records, markers, open_one, deleted = seen["partitions"]
+    assert_shown(records, (1, 0, 1, 4, 3, 0), 2 * HOUR_S, "")
+    assert_shown(markers, (1, 0, 1, 4, 0, 0), 0, "")
+    assert_shown(open_one, (0, 0, 0, 0, 0, 1), 0, "still open")
+    assert_shown(deleted, (1, 3, 3, 5, 2, 0), HOUR_S, "2 offsets were deleted unread")
+    assert (seen["behind"], seen["age_s"], seen["waiting_partitions"]) == (5, records["age_s"], 2)
 
 
 @pytest.mark.broker
-def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) -> None:
-    """Its first worker starts there too; an empty partition has no lag."""
-    write(topics, 1, 2 * HOUR_S, HOUR_S)
-    seen = looked(topics)
-    assert [each["committed"] for each in seen["partitions"]] == [None] * 4
-    assert [each["behind"] for each in seen["partitions"]] == [0, 3, 0, 0]
-    assert 2 * HOUR_S <= seen["age_s"] < 2 * HOUR_S + _SLACK_S
-    assert "no committed offset: a new group starts at 0" in seen["partitions"][1]["remark"]
+def test_without_an_offset_that_counts_all_is_behind_from_the_beginning(topics: Topics) -> None:
+    """A first worker starts there, and one of a topic that was created again; an empty partition has no lag.
 
-
-@pytest.mark.broker
-@pytest.mark.usefixtures("shared_models")
-def test_a_group_whose_offsets_are_gone_is_behind_from_the_beginning(topics: Topics) -> None:
-    """Nobody knows better without a search: that overstates the lag, and never understates it."""
-    write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
-    output = enriched_record("k", (topics.input, 1, 1)) | {"partition": 1}
-    operating.write(topics.bootstrap_servers, topics.output, [output])
-    partition = looked(topics)["partitions"][1]
-    assert (partition["committed"], partition["worker_start"]) == (None, 0)
-    assert "one that has outputs refuses" in partition["remark"]
-
-
-@pytest.mark.broker
-def test_the_oldest_record_counts_if_the_committed_one_was_deleted(topics: Topics) -> None:
-    """The remark says how many offsets were lost."""
-    write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
-    commit(topics, {3: 1})
-    delete_records(topics.bootstrap_servers, topics.input, {3: 3})
-    last = looked(topics)["partitions"][3]
-    assert (last["committed"], last["start"], last["worker_start"], last["behind"]) == (1, 3, 3, 2)
-    assert HOUR_S <= last["age_s"] < HOUR_S + _SLACK_S
-    assert "2 offsets were deleted unread" in last["remark"]
-
-
-@pytest.mark.broker
-def test_a_committed_offset_beyond_the_end_is_that_of_an_earlier_topic(topics: Topics) -> None:
-    """A worker starts at the beginning of such a topic, and so does the count."""
+    Clocks differ: a record from the future waits, and its age is not below 0.
+    """
     write(topics, 0, HOUR_S)
+    write(topics, 1, 2 * HOUR_S, HOUR_S)
+    write(topics, 2, -HOUR_S / 2)
     commit(topics, {0: 500})
-    first = looked(topics)["partitions"][0]
-    assert (first["start"], first["worker_start"], first["behind"]) == (0, 0, 2)
-    assert "created again" in first["remark"]
-
-
-@pytest.mark.broker
-def test_a_record_from_the_future_has_no_age_and_waits(topics: Topics) -> None:
-    """Clocks differ, so an age is never below 0."""
-    write(topics, 0, -HOUR_S / 2)
-    seen = looked(topics)
-    assert (seen["age_s"], seen["waiting_partitions"]) == (0, 1)
+    again, new, early, empty = looked(topics)["partitions"]
+    assert_shown(again, (500, 0, 0, 2, 2, 0), HOUR_S, "created again")
+    assert_shown(new, (None, 0, 0, 3, 3, 0), 2 * HOUR_S, "no committed offset: a new group starts at 0")
+    assert_shown(early, (None, 0, 0, 2, 2, 0), 0, "no committed offset")
+    assert_shown(empty, (None, 0, 0, 0, 0, 0), 0, "no committed offset")
 
 
 @pytest.mark.broker
@@ -148,32 +109,18 @@ def test_the_exit_code_is_for_scripts(topics: Topics) -> None:
 
 
 @pytest.mark.broker
-def test_the_shape_of_the_json_is_kept(topics: Topics) -> None:
-    """Scripts read it: names may be added, but none removed."""
-    seen = looked(topics)
-    assert {"group", "topic", "behind", "age_s", "waiting_partitions", "workers", "partitions", "exceeded"} <= set(seen)
-    names = {"number", "committed", "start", "end", "behind", "age_s", "hidden", "remark"}
-    assert names <= set(seen["partitions"][0])
-    assert (seen["group"], seen["topic"], seen["workers"]) == (topics.group, topics.input, 0)
-    assert [each["number"] for each in seen["partitions"]] == [0, 1, 2, 3]
-
-
-@pytest.mark.broker
-def test_people_get_a_table(topics: Topics) -> None:
-    """There is a row for each partition, and a summary."""
+def test_scripts_get_json_and_people_a_table(topics: Topics) -> None:
+    """Names may be added, but none removed. Group and topic may be named: options override the settings."""
     write(topics, 0, 2 * HOUR_S)
+    elsewhere = replace(topics, environment={**topics.environment, "ENRICHER_KAFKA__INPUT_TOPIC": "elsewhere"})
+    seen = looked(elsewhere, "--group", "somebody-else", "--input", topics.input)
+    assert {"group", "topic", "behind", "age_s", "waiting_partitions", "workers", "partitions", "exceeded"} <= set(seen)
+    assert (seen["group"], seen["topic"], seen["workers"]) == ("somebody-else", topics.input, 0)
+    assert [each["number"] for each in seen["partitions"]] == [0, 1, 2, 3]
     text = run("lag", env=topics.environment).stdout
     assert "committed" in text
     assert "2 behind in 1 of 4 partitions, the oldest record for 2 h" in text
     assert "0 workers" in text
-
-
-@pytest.mark.broker
-def test_group_and_topic_may_be_named(topics: Topics) -> None:
-    """Options override the settings."""
-    elsewhere = replace(topics, environment={**topics.environment, "ENRICHER_KAFKA__INPUT_TOPIC": "elsewhere"})
-    seen = looked(elsewhere, "--group", "somebody-else", "--input", topics.input)
-    assert (seen["group"], seen["topic"]) == ("somebody-else", topics.input)
 
 
 @pytest.mark.broker

@@ -15,7 +15,7 @@ from support.patience import PATIENCE_S
 
 from enricher.errors import SettingsError
 from enricher.worker.commands import run as run_command
-from enricher.worker.commands.run import RunOptions, Share, child_command, child_summary
+from enricher.worker.commands.run import RunOptions, Share, child_command
 from enricher.worker.settings import Settings, load_settings
 
 PLAIN = RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
@@ -73,20 +73,11 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_each_child_writes_its_counts_to_a_file_of_its_own() -> None:
-    """The name is that of --summary with the child's number."""
-    assert Path("a.b/counts-3") == child_summary(Path("a.b/counts"), 3)
-
-
 @pytest.mark.parametrize("text", ["1", "2/2", "-1/2", "a/b", "0/", ""])
 def test_a_malformed_share_is_refused(text: str) -> None:
     """Only a parent sets `--process`."""
     with pytest.raises(SettingsError, match="INDEX/COUNT"):
         Share.parse(text)
-
-
-def test_a_share_parses_as_it_is_written() -> None:
-    """Writing and parsing are inverse."""
     assert Share(3, 4) == Share.parse(str(Share(3, 4)))
 
 
@@ -118,27 +109,18 @@ def test_a_summary_that_cannot_be_written_is_refused_at_the_start(summary: str, 
     assert "--summary" in str(result.exception)
 
 
-def ended(**environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a worker that cannot start, with its log in a pipe."""
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_the_last_line_of_a_log_is_in_the_form_of_the_others(form: str) -> None:
+    """A reader of JSON lines must find the reason for the end; people get it as from every command on a terminal."""
+    settings = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "soon", "ENRICHER_LOG__FORMAT": form}
     command = [sys.executable, "-m", "enricher", "run"]
-    return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    done = subprocess.run(
+        command, env=os.environ | settings, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
-
-
-NOT_A_NUMBER = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "soon"}
-
-
-def test_the_last_line_of_a_log_in_json_is_json_too() -> None:
-    """A reader of JSON lines must find the reason for the end."""
-    done = ended(**NOT_A_NUMBER)
-    *_, last = [json.loads(line) for line in done.stderr.splitlines()]
-    assert (2, "error") == (done.returncode, last["level"])
-    assert last["message"].startswith("ending with code 2: ")
-    assert "REQUEST_TIMEOUT_S" in last["message"]
-
-
-def test_the_last_line_of_a_log_for_people_is_for_people() -> None:
-    """It ends as every command does on a terminal."""
-    done = ended(**NOT_A_NUMBER, ENRICHER_LOG__FORMAT="text")
-    assert (2, "enricher: ") == (done.returncode, done.stderr[:10])
+    *_, last = done.stderr.splitlines()
+    if form == "json":
+        line = json.loads(last)
+        assert "error" == line["level"]
+        last = line["message"]
+    assert (2, True) == (done.returncode, last.startswith("ending with code 2: " if form == "json" else "enricher: "))
+    assert "REQUEST_TIMEOUT_S" in last

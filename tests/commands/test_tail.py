@@ -43,24 +43,24 @@ def fill(topics: Topics, *names: str) -> None:
 
 
 @pytest.mark.broker
-def test_records_are_shown_with_their_entities(topics: Topics) -> None:
-    """Those of the title and those of the body, whether or not the article is still there."""
+def test_every_committed_record_is_shown_with_its_entities(topics: Topics) -> None:
+    """A record without a value is a deletion, other programs may write to the topic too, and an empty topic ends at once.
+
+    The end after an aborted transaction is reached all the same.
+    """
+    assert (0, "") == ((result := run(*FROM_ALL, env=topics.environment)).exit_code, result.stdout)
+    others = (b"no JSON", b"[]", b"{}", b'{"id": "a", "entities": [5], "coverage": {}}', b"\xff")
+    write(topics.bootstrap_servers, topics.output, [{"value": value, "partition": 1} for value in others])
     fill(topics, "a")
+    write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None, "partition": 1}])
+    with transaction(topics.bootstrap_servers, topics.group, commit=False) as producer:
+        producer.produce(topics.output, b"{}", b"never", partition=1)
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
-    assert "a: 9 tokens, 1 window(s)\n  title: [Lisbon LOC]\n  body: [Ana Ribeiro PER]\n" == result.stdout
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize("value", [b"no JSON", b"[]", b"{}", b'{"id": "a", "entities": [5], "coverage": {}}', b"\xff"])
-def test_what_is_no_enriched_record_is_named_and_the_next_one_shown(topics: Topics, value: bytes) -> None:
-    """Other programs may write to the topic too."""
-    write(topics.bootstrap_servers, topics.output, [{"value": value, "partition": 1}])
-    fill(topics, "a")
-    result = run(*FROM_ALL, env=topics.environment)
-    assert result.exit_code == 0, result.output
-    assert f"not an enriched record: {topics.output}[1]@0\n" in result.stdout
-    assert "[Ana Ribeiro PER]\n" in result.stdout
+    *refused, record, title, body, deleted = result.stdout.splitlines()
+    assert [f"not an enriched record: {topics.output}[1]@{offset}" for offset in range(5)] == refused
+    assert ["a: 9 tokens, 1 window(s)", "  title: [Lisbon LOC]", "  body: [Ana Ribeiro PER]"] == [record, title, body]
+    assert "deleted: a" in deleted
 
 
 @pytest.mark.broker
@@ -109,16 +109,6 @@ def test_a_value_in_none_of_our_formats_stands_in_its_line_as_text(content_type:
 
 
 @pytest.mark.broker
-def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topics) -> None:
-    """Only committed records count; the end after an aborted transaction is reached all the same."""
-    fill(topics, "a")
-    with transaction(topics.bootstrap_servers, topics.group, commit=False) as producer:
-        producer.produce(topics.output, b"{}", b"never", partition=1)
-    result = run(*FROM_ALL, "--json", env=topics.environment)
-    assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == ["a"]
-
-
-@pytest.mark.broker
 def test_dead_letters_are_shown_with_their_reason_and_place(topics: Topics) -> None:
     """The output has the reason and the position of the input, never its text; --json has a non-JSON value as a string."""
     headers = {"stage": "decode", "error.type": "InvalidArticle", "error.message": "body is missing", "attempts": "1",
@@ -131,20 +121,6 @@ def test_dead_letters_are_shown_with_their_reason_and_place(topics: Topics) -> N
     assert "SECRET" not in result.stdout
     machine = run(*FROM_ALL, "--dead-letters", "--json", env=topics.environment)
     assert json.loads(machine.stdout)["value"] == "SECRET \\xff"
-
-
-@pytest.mark.broker
-def test_an_empty_topic_ends_at_once(topics: Topics) -> None:
-    """--until-end does not wait for a record that does not exist."""
-    result = run(*FROM_ALL, env=topics.environment)
-    assert (result.exit_code, result.stdout) == (0, "")
-
-
-@pytest.mark.broker
-def test_a_tombstone_is_shown_as_a_deletion(topics: Topics) -> None:
-    """An output without a value deletes its key downstream, and is shown as a deletion."""
-    write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None}])
-    assert "deleted: a" in run(*FROM_ALL, env=topics.environment).stdout
 
 
 def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
