@@ -12,16 +12,13 @@ from commands.model_app import run_model, tiny_model
 from safetensors.numpy import load_file, save_file
 from support.reports import empty_recipe
 
-from enricher import Enricher
 from enricher.errors import ModelError, SettingsError
-from enricher.operate.doctor.models import model_findings
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
 from enricher.worker.inference.graph.int8 import write_recipe
 from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import EMBEDDED, open_model
-from enricher.worker.settings import load_settings
 from enricher.workshop.gate.gold import DEFAULT_GOLD
 from enricher.workshop.gate.report import GateReport
 
@@ -147,16 +144,3 @@ def test_commands_about_models_name_the_unread_weights(command: str, folder: Pat
     assert NAMED in str(result.exception)
     assert not (tmp_path / "cache").exists()
     assert not (tmp_path / "out").exists()
-
-
-def test_doctor_and_python_name_the_unread_weights(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the finding about the model, and in the error of `load`."""
-    with pytest.raises(ModelError, match=re.escape(NAMED)):
-        Enricher.load(folder)
-    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
-    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    (finding,) = [each for each in model_findings(load_settings()) if each.verdict == "FAIL"]
-    assert "model" == finding.side
-    assert NAMED in finding.seen

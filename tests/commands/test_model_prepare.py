@@ -43,7 +43,7 @@ def prepared(source: str | Path, out: Path, *more: str) -> Path:
 
 
 def test_the_folder_is_complete_and_every_file_is_recorded(source: Path, tmp_path: Path) -> None:
-    """The same model by digest, its graph, its licence; no pickle and no code."""
+    """The same model by digest, its graph, its licence; no pickle and no code. It runs by its path, without its source."""
     out = prepared(source, tmp_path / "out")
     manifest = Manifest.model_validate_json((out / "manifest.json").read_bytes())
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
@@ -52,15 +52,9 @@ def test_the_folder_is_complete_and_every_file_is_recorded(source: Path, tmp_pat
     assert [] == [name for name in files if name.endswith((".bin", ".py", ".pkl"))]
     assert Checkpoint.open(source).digest == Checkpoint.open(out).digest == manifest.model_digest
     assert ("cpu", "fp32", None) == (manifest.device, manifest.precision, manifest.revision)
-    assert any(name.startswith("graphs/") and name.endswith("model.onnx") for name in files)
-
-
-def test_the_folder_runs_by_its_path_and_has_the_graph_of_a_build(source: Path, tmp_path: Path) -> None:
-    """The worker's own way in."""
-    out = prepared(source, tmp_path / "out")
     shutil.rmtree(source)
     model = prepare(str(out), device="cpu", precision="auto", cache_dir=out / "graphs")
-    assert [model.onnx_path.parent] == list((out / "graphs").iterdir())
+    assert [model.onnx_path.parent] == list((out / "graphs").iterdir()), "the graph of a build"
     assert "out" == model.card.name
 
 
@@ -76,16 +70,14 @@ def test_inspect_notices_a_file_that_was_changed_or_lost(source: Path, tmp_path:
     assert "tokenizer_config.json is missing" in str(error)
 
 
-def test_a_folder_without_a_tokenizer_is_refused(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["prepare", "inspect"])
+def test_a_folder_without_a_tokenizer_is_refused(source: Path, tmp_path: Path, command: str) -> None:
     """Before anything is copied, and where nothing but a worker would need one: fp32 has no gate."""
     (source / "tokenizer.json").unlink()
-    arguments = ("prepare", source, "--out", tmp_path / "out", "--device", "cpu", "--precision", "fp32")
-    for error in (
-        run_model(*arguments, cache_dir=tmp_path / "cache").exception,
-        run_model("inspect", source, "--device", "cpu", cache_dir=tmp_path).exception,
-    ):
-        assert isinstance(error, ModelError)
-        assert "no tokenizer" in str(error)
+    options = ("--out", tmp_path / "out", "--precision", "fp32") if command == "prepare" else ()
+    error = run_model(command, source, *options, "--device", "cpu", cache_dir=tmp_path / "cache").exception
+    assert isinstance(error, ModelError)
+    assert "no tokenizer" in str(error)
     assert not (tmp_path / "out").exists()
 
 

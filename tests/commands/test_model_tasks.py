@@ -16,10 +16,6 @@ from support.heads import class_model, vector_model
 from enricher.errors import FatalError, ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
-from enricher.worker.inference.graph.padded import OpenVinoBfloat16
-from enricher.worker.inference.run.model import open_model
-from enricher.worker.inference.run.selection import Choice, choose
-from enricher.workshop.gate import verdict
 from enricher.workshop.gate.report import GateReport
 
 LABELS = ("economy", "politics", "sports")
@@ -104,71 +100,20 @@ def test_prepare_makes_a_folder_of_every_kind(folders: dict[str, Path], tmp_path
     assert [] == inspected(out, cache_dir=tmp_path)["manifest_problems"]
 
 
-@pytest.mark.parametrize("command", ["prepare", "check"])
-def test_int8_is_refused_for_other_heads(folders: dict[str, Path], tmp_path: Path, command: str) -> None:
-    """With the reason, and before anything is copied."""
-    out = ("--out", tmp_path / "out") if command == "prepare" else ()
-    arguments = (*out, "--device", "cpu", "--precision", "int8")
-    error = run_model(command, folders["topics"], *arguments, cache_dir=tmp_path / "cache").exception
-    assert isinstance(error, ModelError)
-    assert "int8 is calibrated for a single token classification head" in str(error)
+def test_what_a_head_cannot_be_asked_is_refused(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
+    """With the reason: int8, entities where classes are needed, and the other way round."""
+    entities = tmp_path / "entities.jsonl"
+    entities.write_text('{"text": "In Rome", "entities": []}\n')
+    for arguments, error, message in (
+        (
+            ("prepare", folders["topics"], "--out", tmp_path / "out", "--precision", "int8"),
+            ModelError,
+            "a single token",
+        ),
+        (("check", folders["topics"], "--precision", "int8"), ModelError, "int8 is calibrated for a single token"),
+        (("check", folders["ner"], "--gold", labelled), FatalError, "entities"),
+        (("check", folders["other"], "--gold", entities), FatalError, "`label` and `labels`"),
+    ):
+        with pytest.raises(error, match=message):
+            raise run_model(*arguments, "--device", "cpu", cache_dir=tmp_path / "cache").exception or OSError
     assert not (tmp_path / "out").exists()
-
-
-@pytest.fixture
-def bf16_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Computed in float32 where the processor has no bf16."""
-    monkeypatch.setattr(OpenVinoBfloat16, "problem", lambda _self: openvino_problem("fp32"))
-
-
-@pytest.mark.usefixtures("bf16_anywhere")
-@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-def test_check_measures_classes_against_labels(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
-    """A head that learned nothing fails, with a report that says what was measured."""
-    arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
-    result = run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
-    assert result.exit_code == 3, (result.output, result.exception)
-    assert "12 texts are too few" in " ".join(result.output.split())
-    (path,) = tmp_path.rglob("gate-openvino-bf16.json")
-    report = GateReport.model_validate_json(path.read_bytes())
-    assert report.classes is not None
-    assert ("gold", 12) == (report.classes.comparisons[0].truth, report.classes.comparisons[0].texts)
-
-
-@pytest.mark.usefixtures("bf16_anywhere")
-@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
-def test_check_measures_vectors_on_texts_alone_and_its_report_decides(
-    folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside a head that has not passed it serves fp32, and says about which model the reason is."""
-    monkeypatch.setattr(verdict, "NEIGHBOURS_OF", 12)
-    monkeypatch.setattr(verdict, "LEAST_COSINE", 0.9)
-    monkeypatch.setattr(verdict, "LEAST_SAME_TEN", 0.0)
-    monkeypatch.setattr(verdict, "MOST_TYPICAL_COSINE", 1.0)
-    arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
-    result = run_model("check", folders["vectors"], *arguments, cache_dir=tmp_path)
-    assert result.exit_code == 0, (result.output, result.exception)
-
-    def chosen_beside(other: str) -> Choice:
-        heads = [open_model(folders[each]) for each in ("vectors", other)]
-        return choose(heads, "cpu", "auto", cache_dir=tmp_path)
-
-    assert "openvino-bf16" == chosen_beside("vectors").variant.name
-    run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
-    shared = chosen_beside("topics")
-    assert "fp32" in shared.variant.name
-    (why,) = [why for variant, why in shared.rejected if variant.name == "openvino-bf16"]
-    assert why.startswith("topics: openvino-bf16 failed its gate: ")
-    assert "12 texts are too few" in why
-
-
-def test_a_gold_set_of_another_kind_is_refused(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
-    """Entities where classes are needed, and the other way round."""
-    for name, message in (("ner", "entities"), ("other", "`label` and `labels`")):
-        gold = labelled
-        if name == "other":
-            gold = tmp_path / "entities.jsonl"
-            gold.write_text('{"text": "In Rome", "entities": []}\n')
-        error = run_model("check", folders[name], "--gold", gold, "--device", "cpu", cache_dir=tmp_path).exception
-        assert isinstance(error, FatalError)
-        assert message in str(error)
