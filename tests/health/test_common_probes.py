@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 
 import pytest
-from health.looking import LOCALHOST, Answer, get, health_of, serving, view_of
+from health.looking import LOCALHOST, get, health_of, serving, view_of
 from loop.world import World
 
 from enricher.worker.health import routes as module
@@ -24,68 +24,51 @@ def ready_worker() -> WorkerHealth:
     return health
 
 
+def stuck(_request: Request) -> Reply:
+    """The answer to each probe of a worker whose model hangs."""
+    return line(HTTPStatus.SERVICE_UNAVAILABLE, "the model has finished no batch for 60 s, bound 60 s")
+
+
 @contextmanager
-def parent_of(*ports: int) -> Iterator[int]:
-    """A parent of processes with these ports; yields its own."""
-    with serving(common_probes(LOCALHOST, lambda: dict(enumerate(ports)))) as port:
+def process(state: str) -> Iterator[int]:
+    """A process in this state; yields the port of its probes."""
+    if state in {"gone", "frozen"}:
+        with socket.socket() as taken:
+            taken.bind((LOCALHOST, 0))
+            if state == "frozen":
+                taken.listen()  # the system accepts connections, and nobody answers
+            yield taken.getsockname()[1]
+        return
+    health = ready_worker() if state == "ready" else health_of(World().clock)
+    with serving(dict.fromkeys(PROBES, stuck) if state == "stuck" else probe_routes(health)) as port:
         yield port
 
 
-def answers(port: int) -> list[Answer]:
-    """What /livez, /readyz and /startupz say."""
-    return [get(port, path) for path in PROBES]
+ALL_BAD = [503, 503, 503]
 
 
-def test_a_parent_is_as_ready_as_all_of_its_processes() -> None:
-    """One that still starts keeps the whole unready and not started, and the reason names it."""
-    starting = health_of(World().clock)
-    with serving(probe_routes(ready_worker())) as first, serving(probe_routes(starting)) as second:
-        with parent_of(first, second) as port:
-            assert [200, 503, 503] == [answer.status for answer in answers(port)]
-            assert get(port, "/readyz").text == "process 0: working; process 1: loading the model\n"
-        with parent_of(first, first) as port:
-            assert [200, 200, 200] == [answer.status for answer in answers(port)]
+@pytest.mark.parametrize(
+    ("states", "statuses", "said"),
+    [
+        (["ready", "ready"], [200, 200, 200], "process 0: working; process 1: working\n"),
+        (["ready", "starting"], [200, 503, 503], "process 0: working; process 1: loading the model\n"),
+        (["ready", "gone"], ALL_BAD, "process 0: working; process 1: no answer\n"),
+        (["ready", "frozen"], ALL_BAD, "process 0: working; process 1: no answer\n"),
+        (["ready", "stuck"], ALL_BAD, "process 0: working; process 1: the model has finished no batch for 60 s, bound"),
+        ([], ALL_BAD, "no process runs\n"),
+    ],
+    ids=lambda each: " and ".join(map(str, each)) or "no process" if isinstance(each, list) else None,
+)
+def test_a_parent_is_as_good_as_the_worst_of_its_processes(
+    monkeypatch: pytest.MonkeyPatch, states: list[str], statuses: list[int], said: str
+) -> None:
+    """What /livez, /readyz and /startupz answer; the reason names the process. A new container is the cure of all of them.
 
-
-def test_a_process_that_is_gone_makes_its_parent_neither_alive_nor_ready() -> None:
-    """Nobody works on its partitions."""
-    with socket.socket() as gone, serving(probe_routes(ready_worker())) as first:
-        gone.bind((LOCALHOST, 0))
-        with parent_of(first, gone.getsockname()[1]) as port:
-            assert [503, 503, 503] == [answer.status for answer in answers(port)]
-            assert get(port, "/livez").text.endswith("; process 1: no answer\n")
-
-
-def test_a_frozen_process_makes_its_parent_neither_alive_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system accepts connections for it, but it never answers; the kubelet is told within its timeout."""
-    monkeypatch.setattr(module, "ANSWER_S", 0.2)
-    with (
-        socket.create_server((LOCALHOST, 0)) as frozen,
-        serving(probe_routes(ready_worker())) as first,
-        parent_of(first, frozen.getsockname()[1]) as port,
-    ):
-        assert [503, 503, 503] == [answer.status for answer in answers(port)]
-        assert get(port, "/readyz").text.endswith("; process 1: no answer\n")
-
-
-def test_one_that_is_stuck_is_enough_for_a_restart() -> None:
-    """A new container is the cure of all of them."""
-
-    def stuck(_request: Request) -> Reply:
-        return line(HTTPStatus.SERVICE_UNAVAILABLE, "the model has finished no batch for 60 s, bound 60 s")
-
-    with (
-        serving(probe_routes(ready_worker())) as first,
-        serving({"/livez": stuck}) as second,
-        parent_of(first, second) as port,
-    ):
-        answer = get(port, "/livez")
-    assert answer.status == 503
-    assert "process 1: the model has finished no batch for 60 s" in answer.text
-
-
-def test_without_processes_nothing_is_ready() -> None:
-    """Before the first is started, and after the last has ended."""
-    with parent_of() as port:
-        assert [503, 503, 503] == [answer.status for answer in answers(port)]
-        assert get(port, "/readyz").text == "no process runs\n"
+    Nobody works on the partitions of one that is gone. The kubelet is told within its timeout, also of one that is frozen.
+    """
+    monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    with ExitStack() as running:
+        ports = [running.enter_context(process(state)) for state in states]
+        port = running.enter_context(serving(common_probes(LOCALHOST, lambda: dict(enumerate(ports)))))
+        assert statuses == [get(port, path).status for path in PROBES]
+        assert get(port, "/readyz").text.startswith(said)

@@ -70,13 +70,9 @@ def read(monkeypatch: pytest.MonkeyPatch, nvml: Nvml, bus_id: str = BUS_ID) -> l
 
 
 def test_the_gpu_in_use_is_read_whatever_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its PCI bus id: the library counts also those that the process does not see."""
+    """By its PCI bus id: the library counts also those that the process does not see. A slice has memory of its own."""
     assert [GpuUse("NVIDIA H200", 0.75, 3, 141)] == read(monkeypatch, Nvml())
     assert [GpuUse("NVIDIA L4", 0.0, 3, 141)] == read(monkeypatch, Nvml(), "0000:05:00.0")
-
-
-def test_a_slice_has_memory_and_no_utilization(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own, by its UUID."""
     assert [GpuUse("NVIDIA H200 MIG 1g.18gb", None, 3, 18)] == read(monkeypatch, Nvml(mig=True))
 
 
@@ -88,26 +84,18 @@ def test_a_utilization_that_is_unknown_is_no_sample() -> None:
     assert ["hw_gpu_memory_usage_bytes", "hw_gpu_memory_limit_bytes"] == [line.partition("{")[0] for line in found]
 
 
-def test_a_gpu_that_the_library_does_not_find_gives_no_figures(
+def test_a_gpu_that_cannot_be_read_gives_no_figures(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says so once, at the start."""
+    """The log says so once, at the start. One that is lost later the engine reports; the library is optional."""
     caplog.set_level("INFO")
     assert [] == read(monkeypatch, Nvml(), "0000:99:00.0")
     assert ["no GPU metrics: NVMLError: Not Found (install the extra `cuda`)"] == caplog.messages
-
-
-def test_a_gpu_that_is_lost_later_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine reports it."""
     nvml = Nvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     meter = gpu_meter(BUS_ID, None)
     assert len(meter()) == 1
     nvml.lost = True
     assert () == tuple(meter())
-
-
-def test_without_the_library_there_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is optional."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert () == tuple(gpu_meter(BUS_ID, UUID)())

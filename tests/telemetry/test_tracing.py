@@ -166,47 +166,30 @@ def test_what_a_publisher_sends_as_its_context_is_bounded(headers: Headers, kept
     assert kept == passed.trace
 
 
-def test_without_a_publisher_the_trace_begins_here() -> None:
-    """Its span is a root."""
-    spans, finished = tracing()
-    through(spans, ticket())
-    (span,) = finished()["process"]
-    assert span.parent is None
+BROKEN = (b"nonsense", b"\xff\xfe", b"", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01")
 
 
-@pytest.mark.parametrize("value", [b"nonsense", b"\xff\xfe", b"", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
-def test_a_broken_context_is_none(value: bytes | None) -> None:
-    """The article is traced as if it had no context."""
+@pytest.mark.parametrize("headers", [(), *((("traceparent", value),) for value in BROKEN)])
+def test_without_a_publishers_context_the_trace_begins_here(headers: Headers) -> None:
+    """Its span is a root; a broken context is none."""
     spans, finished = tracing()
-    through(spans, ticket((("traceparent", value),)))
+    through(spans, ticket(headers))
     (span,) = finished()["process"]
     assert span.parent is None
 
 
 def test_a_dead_letter_is_an_error_by_its_kind() -> None:
-    """The error's message is not used."""
+    """The error's message is not used. A record that is too large for its topic is the dead letter that the topic has."""
     spans, finished = tracing()
-    dead = ticket(SAMPLED)
-    spans.begin_articles([dead])
+    dead, large = ticket(SAMPLED), ticket(SAMPLED, 1)
+    spans.begin_articles([dead, large])
     dead.finish(DeadLetter("decode", "InvalidArticle", "no body"))
-    with spans.transaction([dead]):
-        pass
-    (span,) = finished()["process"]
-    assert not span.status.is_ok
-    assert span.status.description is None
-    assert "InvalidArticle" == (span.attributes or {})["error.type"]
-
-
-def test_what_was_written_instead_of_an_outcome_is_told() -> None:
-    """A record that is too large for its topic ends as the dead letter that the topic has."""
-    spans, finished = tracing()
-    large = ticket(SAMPLED)
-    spans.begin_articles([large])
     large.finish(Tombstone())
-    with spans.transaction([large]) as substitutes:
+    with spans.transaction([dead, large]) as substitutes:
         substitutes[large] = DeadLetter("publish", "OutputTooLarge", "6041 bytes")
-    (span,) = finished()["process"]
-    assert "OutputTooLarge" == (span.attributes or {})["error.type"]
+    found = finished()["process"]
+    assert {"InvalidArticle", "OutputTooLarge"} == {(span.attributes or {})["error.type"] for span in found}
+    assert [(False, None)] * 2 == [(span.status.is_ok, span.status.description) for span in found]
 
 
 def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> None:
