@@ -1,4 +1,4 @@
-"""The command line as a shell sees it: closed or full streams, an old encoding, Ctrl-C while it loads, help, completion."""
+"""The command line as a shell sees it: streams, an old encoding, Ctrl-C while it loads, help, completion, a user's home."""
 
 from __future__ import annotations
 
@@ -206,3 +206,28 @@ def test_the_option_for_the_settings_file_is_stronger_than_the_variable(words: S
     assert f"GROUP_ID={group}" in run(*words).stdout
     assert "GROUP_ID=variable" in run(*words, env={"ENRICHER_KAFKA__GROUP_ID": "variable"}).stdout
     assert 2 == run("settings", "--config", "missing.toml").exit_code
+
+
+def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
+    """ONNX Runtime on Linux would store a device id and events, and send them to Microsoft."""
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-m", "enricher", "enrich", "-"],
+        input=b'{"id": "1", "body": "Angela Merkel met Emmanuel Macron in Paris."}\n',
+        env={
+            **variables,
+            **QUICK_TO_START,
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(home / "cache"),
+            "TMPDIR": str(home),
+        },
+        stdout=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert b"Emmanuel Macron" in done.stdout
+    assert {"cache/enricher"} == {
+        "/".join(path.relative_to(home).parts[:2]) for path in home.rglob("*") if path.is_file()
+    }

@@ -51,26 +51,6 @@ def test_one_article_goes_through_the_heads_of_all_tasks(
     assert "vectors of " in sentence
 
 
-def test_tasks_of_two_encoders_are_refused(found: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both models are named, with what differs and what to do."""
-    tasks: dict[str, dict[str, object]] = {
-        "topics": {"source": str(found["topics"])},
-        "names": {"source": "newswire-e5"},
-    }
-    (finding,) = findings(monkeypatch, tasks).values()
-    assert ("FAIL", "settings") == (finding.verdict, finding.side)
-    assert f"newswire-e5) and tasks.topics ({found['topics']}): config.json differs" in finding.seen
-    assert "a second deployment" in finding.seen
-
-
-def test_a_model_that_is_not_there_is_told_with_the_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A worker would end with the model's exit code."""
-    told = findings(monkeypatch, {"names": {"source": str(tmp_path / "nothing")}})
-    assert ("FAIL", "model") == (told["model"].verdict, told["model"].side)
-    assert "nothing" in told["model"].seen
-    assert "[tasks]" in told["model"].advice
-
-
 @pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
 def test_the_report_that_keeps_a_worker_in_fp32_is_told(
     found: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -200,13 +200,6 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
     assert str(partial) in said
 
 
-def test_lines_without_keys_have_their_ids_inside(articles: Path) -> None:
-    """The settings of a worker whose ids are keys serve for a file, too: a line has neither key nor headers."""
-    for where in ("key", "header:ce_id"):
-        result = run("enrich", str(articles), env={"ENRICHER_ARTICLES__FIELDS": json.dumps({"id": where})})
-        assert "a" == json.loads(result.stdout)["id"], result.output
-
-
 def archive(path: Path, rows: Sequence[dict[str, Any]], group_rows: int = 1_000) -> Path:
     """The rows as a Parquet file."""
     pq.write_table(pa.Table.from_pylist([*rows]), path, row_group_size=group_rows)

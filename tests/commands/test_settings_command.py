@@ -1,8 +1,14 @@
-"""`enricher settings`, and the tables that it prints for the page deploy/settings.md."""
+"""`enricher settings`, its tables for the page deploy/settings.md, and a `.env` in a folder that somebody else controls.
+
+Such a file loads no code, and every command logs that it is read.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
@@ -14,10 +20,16 @@ from enricher.worker.settings.listing import USUAL, all_rows, group_reason
 
 
 def test_every_setting_is_one_row_of_the_tables() -> None:
-    """Also one whose default is two line breaks."""
+    """Also one whose default is two line breaks. The command prints what the site shows on its page.
+
+    Each group says once what it is: beside the settings that people set, and not again beside those for experts.
+    """
     rows = [line for line in settings_tables().splitlines() if line.startswith("| `") and line.endswith(" |")]
     assert len(list(all_rows())) + 1 == len(rows)
     assert any('PARAGRAPH_SEPARATOR` | text | `"\\n\\n"` |' in row for row in rows)
+    words = " ".join(settings_tables().split())
+    assert {} == {group: count for group in USUAL if (count := words.count(group_reason(group))) != 1}
+    assert run("settings", "--markdown").stdout == settings_tables()
 
 
 def test_experts_have_tables_of_their_own() -> None:
@@ -28,17 +40,6 @@ def test_experts_have_tables_of_their_own() -> None:
     assert "`ENRICHER_KAFKA__REQUEST_TIMEOUT_S`" in expert
     shown = {(row.group, row.name) for row in all_rows() if not row.expert}
     assert {(group, name) for group, names in USUAL.items() for name in names.split()} <= shown
-
-
-def test_each_group_says_once_what_it_is() -> None:
-    """Beside the settings that people set, and not again beside those for experts."""
-    words = " ".join(settings_tables().split())
-    assert {} == {group: count for group in USUAL if (count := words.count(group_reason(group))) != 1}
-
-
-def test_the_command_prints_the_tables() -> None:
-    """They are what the site shows on its page."""
-    assert run("settings", "--markdown").stdout == settings_tables()
 
 
 def test_the_tables_are_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +121,41 @@ def test_settings_can_be_looked_for() -> None:
     assert "GROUP_ID" not in printed
     assert "ENRICHER_HEALTH__HOST=" in run("settings", "--filter", "the kubelet").stdout
     assert "--filter bootstrab: no setting has this word" in str(run("settings", "--filter", "bootstrab").exception)
+
+
+FILE = "articles.jsonl"
+
+
+def hostile_folder() -> None:
+    """Write a `.env` with a library that librdkafka would load before it connects."""
+    properties = json.dumps({"plugin.library.paths": str(Path("plugin.so").absolute())})
+    Path(".env").write_text(f"ENRICHER_KAFKA__PROPERTIES={properties}\n", "utf-8")
+    Path(FILE).write_text('{"id": "1", "body": "Lisbon"}\n', "utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["lag"], ["publish", FILE], ["tail"], ["topics", "create"], ["verify"]],
+    ids=lambda command: command[0],
+)
+def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:
+    """It ends before it connects, and has logged the file."""
+    caplog.set_level(logging.INFO)
+    hostile_folder()
+    result = run(*command)
+    assert isinstance(result.exception, SettingsError)
+    assert "may not set 'plugin.library.paths': it would load code" in str(result.exception)
+    assert f"settings come from {Path('.env').absolute()}" in caplog.messages
+
+
+@pytest.mark.parametrize("arguments", [[], ["--processes", "2"]], ids=["alone", "processes"])
+def test_run_logs_the_settings_files_even_if_they_are_wrong(
+    arguments: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error names a variable, which is in the file and not in the environment."""
+    caplog.set_level(logging.INFO)
+    Path(".env").write_text("ENRICHER_KAFKA__INPUT_TOPIK=articles\n", "utf-8")
+    result = run("run", *arguments)
+    assert isinstance(result.exception, SettingsError)
+    assert "ENRICHER_KAFKA__INPUT_TOPIK: no such setting" in str(result.exception)
+    assert [f"settings come from {Path('.env').absolute()}"] == caplog.messages

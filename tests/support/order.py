@@ -64,7 +64,6 @@ SLOW = (
     "commands/test_doctor.py",
     "commands/test_doctor_tasks.py",
     "commands/test_enrich.py",
-    "commands/test_home.py",
     "commands/test_model_check.py",
     "commands/test_model_compare.py",
     "commands/test_model_evaluate.py",

@@ -32,12 +32,6 @@ from enricher.worker.telemetry.tracing import SPANS
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
 
 
-def test_no_name_stands_twice() -> None:
-    """This holds for instruments and for spans."""
-    for names in ([each.name for each in EVERY_INSTRUMENT], [each.name for each in SPANS]):
-        assert len(names) == len(set(names))
-
-
 READ: list[tuple[Instrument[Any], Callable[[], Numbers]]] = [
     *((each, partial(each.read, observed())) for each in INSTRUMENTS),
     *((each, partial(each.read, observed_indexer())) for each in INDEX_INSTRUMENTS),
@@ -56,7 +50,9 @@ def test_numbers_carry_the_attributes_that_the_list_names() -> None:
 
 
 def test_an_instrument_is_one_thing() -> None:
-    """Histograms read a histogram, all others numbers, and each has a sentence as description."""
+    """Histograms read a histogram, all others numbers. It has a name of its own, and a sentence as description."""
+    for names in ([each.name for each in EVERY_INSTRUMENT], [each.name for each in SPANS]):
+        assert len(names) == len(set(names))
     for instrument, read in READ:
         are_histograms = {isinstance(number, Histogram) for number, _ in read()}
         assert {instrument.kind is Kind.HISTOGRAM} == are_histograms, instrument.name
