@@ -34,7 +34,7 @@ own and that of the marker which ended its transaction."""
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest output of ours in one partition. `next_offset`: behind its input; None if there is none of this topic.
+    """Our newest output in one partition. `next_offset`: behind its input; None if there is none of this topic.
 
     `recordless`: offsets behind that output at which there is no record: markers, aborted records, removed ones.
     """
@@ -109,7 +109,7 @@ class BehindOutputs:
         return {number: (lows[number], end) for number, end in stable.items()}
 
     def _search(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> dict[int, _Newest]:
-        """The newest output of ours in each partition, backwards from the end in growing steps."""
+        """Our newest output in each partition, found backwards from the end in growing steps."""
         found, records = dict[int, tuple[int, int | None]](), Counter[int]()
         ends, offsets = {number: end for number, (_low, end) in bounds.items()}, _FIRST_LOOK
         with closing(RangeReader(self._config, committed_only=True, progress=self._progress)) as reader:

@@ -57,13 +57,13 @@ def offsets_set(
 ) -> None:
     """Set the committed offsets of a group that has no members, and print each partition with its old and new offset.
 
-    `beginning` is the first offset that retention has left: everything is enriched again. `end` is that of now: what is
-    there and not yet enriched stays so. `behind-outputs` is for a group that has lost its offsets: it searches the output
-    topics of the settings, which must be those of this group, for the newest output of each partition, and goes on behind
-    it, or at the beginning if there is none; if compaction or retention may have removed the newest, it refuses. A TIME such
-    as 2026-11-24 or 2026-11-24T06:00Z (UTC, if it has no zone) is the first record of each partition with this timestamp of
-    Kafka's or a later one, or the end. A FILE has what `--dry-run` prints, edited: a JSON object per line, such as
-    `{"partition": 3, "to": 4711}`.
+    `beginning` is the first offset that retention has left: everything is enriched again. `end` is the present end:
+    what is there and not yet enriched is left out. `behind-outputs` is for a group that has lost its offsets: it
+    searches the output topics of the settings, which must be those of this group, for the newest output of each
+    partition, and goes on behind it, or at the beginning if there is none; if compaction or retention may have removed
+    the newest, it refuses. A TIME such as 2026-11-24 or 2026-11-24T06:00Z (UTC, if it has no zone) is the first record
+    of each partition with this timestamp of Kafka's or a later one, or the end. A FILE has what `--dry-run` prints,
+    edited: a JSON object per line, such as `{"partition": 3, "to": 4711}`.
 
     Exit code: 0; 1 if the group has members; 2 for settings and the file; 4 for the broker, or if the outputs cannot tell.
     It needs READ on the group and on the topic; `behind-outputs` also READ on the output topics.

@@ -1,8 +1,8 @@
-"""`enricher replay` enriches the input topic again, into other topics, in a consumer group of its own.
+"""`enricher replay` enriches the input topic again, into other topics, in its own consumer group.
 
-It is `run --until-caught-up` with the live workers' settings, but for group and output topics, which must not be theirs:
-their consumers would read records twice, or find none. Where the group begins is the worker's matter (`kafka/starts.py`),
-or set before by `enricher offsets set`.
+It is `run --until-caught-up` with the live workers' settings, but for group and output topics, which must not be
+theirs: their consumers would read records twice, or find none. The worker decides where the group begins
+(`kafka/starts.py`), unless `enricher offsets set` has set it before.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def files_of(checkpoint: Checkpoint) -> list[Path]:
 def copy_files(checkpoint: Checkpoint, folder: Path, on_copy: Callable[[Path], None]) -> None:
     """Copy the files, with links resolved; calls `on_copy` before each. Raises ModelError if the disk is full.
 
-    Every user may read a copy, as far as the umask says: a pod that serves it runs as another one. Libraries save weights
-    that only their owner may read.
+    Every user may read a copy, as far as the umask says: a pod that serves it runs as another user. Libraries save
+    weights that only their owner may read.
     """
     for path in files_of(checkpoint):
         target = folder / path.relative_to(checkpoint.folder)

@@ -1,7 +1,7 @@
 """Reads a dead letter: its reason, the place of its input, the input's own headers, and whether the letter is settled.
 
-The headers are a contract (`schemas/README.md`), and anybody who may write to the topic can write something else. So all of
-them are checked, and a record that breaks the contract is not a dead letter of ours.
+The headers are a contract (`schemas/README.md`), and anybody who may write to the topic can write something else. So
+all of them are checked, and a record that breaks the contract is not one of our dead letters.
 
 A letter is settled once it was redriven, or is superseded by a newer record of its key. Letters below the committed offset
 of their partition are settled (`Progress`). The first letter that is left, for example because it was not selected, keeps

@@ -76,7 +76,7 @@ def headers_by_name(message: Message) -> HeaderValues:
 
 
 def split_headers(message: Message) -> tuple[Headers, Headers]:
-    """The headers of a dead letter: the input's, whatever names these have, and those that a worker added behind them."""
+    """The headers of a dead letter: the input's, whatever their names, and those that a worker added behind them."""
     headers = headers_of(message)
     first = max((index for index, (name, _) in enumerate(headers) if name == _STAGE), default=0)
     return headers[:first], headers[first:]

@@ -160,7 +160,7 @@ def _models(document: Document) -> list[Document]:
 def alike(seen: Document, wanted: Document, least_score: LeastScore = lambda _finding: 0.0) -> bool:
     """True if all but the version is equal, scores and vectors within the tolerance, findings at a threshold left out.
 
-    A recomputation does not know the offsets; versions have a check of their own.
+    A recomputation does not know the offsets; versions are checked separately.
     """
     try:
         return _is_equal(_certain(seen, wanted, least_score), _certain(wanted, seen, least_score))

@@ -78,7 +78,7 @@ class LabelScheme:
 
     inside: BoolArray
     meanings: tuple[tuple[str, bool, bool], ...]
-    """Plain tuples, because they are unpacked for each labelled word, which takes longer for a class of ours."""
+    """Plain tuples, because they are unpacked for each labelled word, which takes longer for our own class."""
 
     @classmethod
     def from_labels(cls, labels: Sequence[str]) -> LabelScheme:

@@ -93,8 +93,9 @@ class Cadence:
     def earliest_s(self, load: float, idle_since_s: float | None = None) -> float:
         """When a finished article may be published, at this load.
 
-        `idle_since_s`: since when nothing is in progress. After as long as a transaction takes, more work is no more likely
-        to come within the next one: this is the end of a backlog, which the average load follows only after a second.
+        `idle_since_s`: since when nothing is in progress. Once nothing has been in progress for as long as a
+        transaction takes, a backlog has ended, and waiting longer would gather no more work; the average load shows
+        that only a second later.
         """
         if not self._share:
             return self.latest_s
