@@ -17,7 +17,7 @@ from tools.chaos.faults import KINDS, Fault, base
 from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
 from tools.chaos.faults.commands import CommandKilled
 from tools.chaos.faults.network import LateRequest
-from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
+from tools.chaos.faults.topics import TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, WorkerPaused
 from tools.chaos.proxy import Proxy
 from tools.chaos.run import catch_up, inject
@@ -91,8 +91,6 @@ def shorten(fault: Fault) -> None:
     fault.lasts_s = min(fault.lasts_s, 2.0)
     for name, value in next((short for kind, short in _SHORT.items() if isinstance(fault, kind)), {}).items():
         setattr(fault, name, value)
-    if isinstance(fault, OffsetsDeleted):  # the output topic has most outputs
-        fault.hidden, fault.lasts_s = fault.scene.names.output, 4.0
     if isinstance(fault, CommandKilled):
         fault.kills = fault.kills[:1]
         fault.about = f"in {fault.kills[0].name}"

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tools.chaos.faults import KINDS
-from tools.chaos.run import Plan, play, write_report
+from tools.chaos.run import Plan, play
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, find
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -27,9 +27,7 @@ def chaos(
     only: Annotated[
         list[str] | None, typer.Option(help="Inject only faults whose name contains this; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report, and for the logs if a check fails.")] = Path(
-        "chaos-report"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the logs, which stay if a check fails.")] = Path("chaos-logs"),
 ) -> None:
     """Inject random faults into three workers and three brokers behind a proxy, then check every record."""
     logging.basicConfig(level=logging.ERROR)
@@ -40,15 +38,13 @@ def chaos(
         kafka = find(kafka)
     except ClusterError as error:
         raise typer.BadParameter(str(error)) from error
-    logs = (out / "logs").resolve()
+    logs = out.resolve()
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     run = play(Plan(seed, rate, minutes, kinds, kafka), logs, _say)
     if run.good:
         shutil.rmtree(logs)
-    write_report(run, out)
-    print(run.verdict)
-    print(f"report: {out / 'chaos.md'}")
+    print(run.report)
     sys.exit(0 if run.good else 1)
 
 

@@ -49,8 +49,9 @@ class Outcome:
 
     def __str__(self) -> str:
         recovered = "NOT" if self.recovered_s is None else f"{self.recovered_s:.1f} s"
+        times = f"{self.applied_s:.0f} s to {self.healed_s:.0f} s; publishes again: {recovered}"
         found = "".join(f", {each}" for each in (*self.wrong, *self.slow))
-        return f"{self.name}: {self.about}; publishes again: {recovered}; exits {self.exits or 'none'}{found}"
+        return f"{self.name}: {self.about}; {times}; exits {dict(self.exits) or 'none'}{found}"
 
 
 def inject(scene: Scene, fault: Fault) -> Outcome:
@@ -138,23 +139,23 @@ class Run:
         return self.exactly_once and not any(each.wrong or each.slow for each in self.outcomes)
 
     @property
-    def verdict(self) -> str:
-        """One line: every result, separated by semicolons."""
+    def report(self) -> str:
+        """Every result, then what is wrong, then each fault: a line each."""
         found, kinds = self.findings, len({each.name for each in self.outcomes})
-        return "; ".join(
-            [
-                f"{len(self.outcomes)} faults of {kinds} kinds in {self.seconds / 60:.1f} minutes",
-                f"{found.inputs} inputs, {found.outputs} records, {found.dead_letters} dead letters",
-                *([f"{found.gone} inputs gone with their topic"] if found.gone else []),
-                f"{found.counts['lost']} lost, {found.counts['doubled']} doubled",
-                ", ".join(f"{count} {what}" for what, count in found.counts.items()) or "nothing wrong",
-                f"enricher verify: exit code {self.verified}",
-                f"{found.uncommitted} records rolled back on the way",
-                f"{sum(bool(each.wrong) for each in self.outcomes)} faults with unexplained exits or unmet demands",
-                f"{sum(bool(each.slow) for each in self.outcomes)} with a late recovery or a busy loop",
-                "caught up" if self.caught_up else "NOT caught up",
-            ]
-        )
+        lines = [
+            self.plan.command,
+            f"{len(self.outcomes)} faults of {kinds} kinds in {self.seconds / 60:.1f} minutes",
+            f"{found.inputs} inputs, {found.outputs} records, {found.dead_letters} dead letters",
+            *([f"{found.gone} inputs gone with their topic"] if found.gone else []),
+            f"{found.counts['lost']} lost, {found.counts['doubled']} doubled",
+            *(f"{what}: {count}, such as {', '.join(found.wrong[what])}" for what, count in found.counts.items()),
+            f"enricher verify: exit code {self.verified}",
+            f"{found.uncommitted} records rolled back on the way",
+            f"{sum(bool(each.wrong) for each in self.outcomes)} faults with unexplained exits or unmet demands",
+            f"{sum(bool(each.slow) for each in self.outcomes)} with a late recovery or a busy loop",
+            "caught up" if self.caught_up else "NOT caught up",
+        ]
+        return "\n".join([*lines, *map(str, self.outcomes)])
 
 
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
@@ -206,52 +207,3 @@ def run_verify(names: Topics) -> int:
         env=environment_of({"kafka": {"bootstrap_servers": names.bootstrap_servers}}),
         check=False,
     ).returncode
-
-
-_COLUMNS = ("number", "at", "fault", "what", "healed after", "publishes again after", "exits")
-
-
-def write_report(run: Run, folder: Path) -> None:
-    """Write `chaos.md` into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "chaos.md").write_text(_markdown(run), encoding="utf-8")
-
-
-def _markdown(run: Run) -> str:
-    parts = [
-        "# Chaos run",
-        "",
-        f"`{run.plan.command}`",
-        "",
-        *(f"- {each}" for each in (*run.verdict.split("; "), *_violations(run))),
-        "",
-        *(f"| {' | '.join(row)} |" for row in (_COLUMNS, ["---"] * len(_COLUMNS), *_rows(run))),
-        "",
-    ]
-    return "\n".join(parts)
-
-
-def _violations(run: Run) -> list[str]:
-    found = run.findings
-    wrong = [f"{what}: {count}, such as {', '.join(found.wrong[what])}" for what, count in found.counts.items()]
-    faults = [
-        f"{each.name} at {each.applied_s:.0f} s: {'; '.join((*each.wrong, *each.slow))}"
-        for each in run.outcomes
-        if each.wrong or each.slow
-    ]
-    return [*wrong, *faults]
-
-
-def _rows(run: Run) -> list[list[str]]:
-    return [
-        [
-            str(number),
-            f"{each.applied_s:.0f} s",
-            each.name,
-            each.about,
-            f"{each.healed_s - each.applied_s:.1f} s",
-            "never" if each.recovered_s is None else f"{each.recovered_s:.1f} s",
-            "; ".join(f"{name} {' '.join(map(str, codes))}" for name, codes in each.exits.items()),
-        ]
-        for number, each in enumerate(run.outcomes, start=1)
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 import uuid
 from collections import Counter
@@ -80,10 +79,10 @@ class Scene(Closing):
     def partitions(self) -> int:
         return self.topics.partitions
 
-    def start_set_offsets(self) -> subprocess.Popen[bytes]:
-        """Begin to set the group's offsets behind its outputs, as workers say that refuse to start. None may run."""
+    def set_offsets(self) -> int:
+        """Set the group's offsets behind its outputs, as workers say that refuse to start; the exit code. None may run."""
         command = ("enricher", "offsets", "set", self.names.group, self.names.input, "--at", "behind-outputs")
-        return self.launch(command, environment_of({}) | self.names.variables(), self.folder / "offsets.log")
+        return self.launch(command, environment_of({}) | self.names.variables(), self.folder / "offsets.log").wait()
 
     # ---- who is where
 

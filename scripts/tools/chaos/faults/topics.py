@@ -1,11 +1,8 @@
-"""Faults of topics and group: the input is made again or grows, offsets are deleted, outputs are hidden."""
+"""Faults of topics and group: the input is made again or grows, offsets are deleted."""
 
 from __future__ import annotations
 
-import subprocess
 import time
-
-from confluent_kafka import Producer
 
 from tools.chaos.faults.base import EXIT_CODES, NO_OFFSETS, REFUSED, Fault
 from tools.chaos.scene import Scene
@@ -16,9 +13,9 @@ class _OffsetsGone(Fault):
 
     exit_codes = EXIT_CODES | {NO_OFFSETS}
 
-    def wake_after(self, command: subprocess.Popen[bytes]) -> None:
+    def set_offsets_and_wake(self) -> None:
         """Start the workers once the offsets are set."""
-        if code := command.wait():
+        if code := self.scene.set_offsets():
             self.broken.append(f"`enricher offsets set` ended with {code}")
         self.scene.crew.wake()
 
@@ -62,66 +59,26 @@ class TopicMadeAgain(_OffsetsGone):
         """Do as the operator: workers end when they see the new topic, and refuse to start without offsets."""
         self.scene.crew.rest()
         self.scene.topics.wait_until_empty()
-        self.wake_after(self.scene.start_set_offsets())
+        self.set_offsets_and_wake()
         self.scene.workload.resume()
 
 
 class OffsetsDeleted(_OffsetsGone):
-    """Drains all workers, deletes the group with its offsets, and sets them behind the outputs.
-
-    Sometimes another producer's open transaction hides the newest outputs: it begins while the workers run, so outputs
-    follow in the same partitions, and a reader of committed records sees none of them. Whoever goes on behind those that it
-    sees writes the others twice. So `enricher offsets set` waits for its end.
-    """
+    """Drains all workers, deletes the group with its offsets, and sets them behind the outputs."""
 
     name = "all drained, offsets deleted"
-    _until_outputs_s = 3.0
 
     def choose(self) -> None:
-        """Draw which output topic has another producer's transaction, if any."""
-        names = self.scene.names
-        self.hidden = self.chosen.choice([None, names.output, names.dead_letters])
-        self.lasts_s = self.chosen.uniform(5.0, 12.0) if self.hidden else self.chosen.uniform(0.5, 4.0)
+        self.lasts_s = self.chosen.uniform(0.5, 4.0)
+        self.about = f"for {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Stop the workers and delete the offsets; set them already if a transaction hides outputs."""
-        scene = self.scene
-        self.about = f"for {self.lasts_s:.1f} s"
-        if self.hidden:
-            self.about += f", behind another producer's transaction in '{self.hidden}'"
-            self._hide(self.hidden)
-        scene.crew.rest()
-        scene.topics.forget_offsets()
-        if self.hidden:
-            self.command = scene.start_set_offsets()
+        self.scene.crew.rest()
+        self.scene.topics.forget_offsets()
 
     def heal(self) -> None:
-        """Set the offsets; abort the transaction first, for which the command waits."""
-        if not self.hidden:
-            self.command = self.scene.start_set_offsets()
-        elif self.command.poll() is not None:
-            self.broken.append("the offsets were set although a transaction hid outputs")
-        if self.hidden:
-            self.producer.abort_transaction(30)
-            self.producer.close()
-        self.wake_after(self.command)
-
-    def _hide(self, topic: str) -> None:
-        """Open the transaction and let outputs follow. It is aborted: the check knows no outputs of others."""
-        self.producer = Producer(
-            {
-                "bootstrap.servers": self.scene.cluster.bootstrap_servers,
-                "transactional.id": f"{self.scene.names.group}-foreign",
-                "transaction.timeout.ms": 120_000,
-                "log_level": 0,
-            }
-        )
-        self.producer.init_transactions(30)
-        self.producer.begin_transaction()
-        for partition in range(self.scene.partitions):
-            self.producer.produce(topic, b"another producer's", b"foreign", partition)
-        self.producer.flush(30)
-        time.sleep(self._until_outputs_s)
+        """Set the offsets as an operator does."""
+        self.set_offsets_and_wake()
 
 
 class PartitionsAdded(Fault):
