@@ -1,4 +1,4 @@
-"""`scripts/structure`: sizes, ceilings and smells, which may only become fewer: tests/test_structure.py compares."""
+"""`scripts/structure`: ceilings and smells, which may only become fewer: tests/test_structure.py compares."""
 
 from __future__ import annotations
 
@@ -145,20 +145,6 @@ def tokens_by_part() -> dict[str, int]:
     return found
 
 
-def ceilings() -> dict[str, int]:
-    """The most tokens that each part may have."""
-    read: dict[str, int] = json.loads(CEILINGS.read_text("utf-8"))
-    return read
-
-
-def lower(found: Mapping[str, int]) -> None:
-    """Write the ceilings of today, to be committed. None becomes higher: that takes an editor, and a reason."""
-    before = ceilings() if CEILINGS.is_file() else {}
-    rounded = {part: -(-tokens // STEP_TOKENS) * STEP_TOKENS for part, tokens in found.items()}
-    lowest = {part: min(most, before.get(part, most)) for part, most in rounded.items()}
-    CEILINGS.write_text(json.dumps(lowest, indent=2) + "\n", "utf-8")
-
-
 def _docstrings(tree: ast.AST) -> Iterable[tuple[int, int]]:
     """The positions of docstrings, also of those of constants and fields: texts that stand alone."""
     for node in ast.walk(tree):
@@ -167,7 +153,6 @@ def _docstrings(tree: ast.AST) -> Iterable[tuple[int, int]]:
 
 
 FIGURES = Path(__file__).with_name("figures.json")
-_SHOWN_PARTS = ("enricher/worker", "enricher/workshop", "enricher/operate", "enricher", "scripts", "tests")
 _SMELLS: Sequence[tuple[str, str, Callable[[Parsed], list[str]]]] = (
     ("file names that occur more than once", "enricher", repeated_file_names),
     ("docstrings without a verb or a noun", "enricher", headless_docstrings),
@@ -176,11 +161,6 @@ _SMELLS: Sequence[tuple[str, str, Callable[[Parsed], list[str]]]] = (
     ("questions for the kind of something", "enricher", questions_of_kind),
     ("private names of others in tests", "tests", private_names_of_others),
 )
-
-
-def sizes() -> dict[str, tuple[int, int]]:
-    """Lines and files of Python in each part; `enricher` is the whole package."""
-    return {part: _size(part) for part in _SHOWN_PARTS}
 
 
 def offenders() -> dict[str, list[str]]:
@@ -192,51 +172,41 @@ def offenders() -> dict[str, list[str]]:
     return {name: find(parsed[part]) for name, part, find in _SMELLS}
 
 
-def accepted() -> dict[str, int]:
-    figures: dict[str, int] = json.loads(FIGURES.read_text("utf-8"))
+def committed(path: Path) -> dict[str, int]:
+    """How many there may be: of each smell in `FIGURES`, of the tokens of each part in `CEILINGS`."""
+    figures: dict[str, int] = json.loads(path.read_text("utf-8"))
     return figures
 
 
-def accept(found: dict[str, list[str]]) -> None:
-    """Write the figures of today, to be committed."""
-    FIGURES.write_text(json.dumps({name: len(places) for name, places in found.items()}, indent=2) + "\n", "utf-8")
-
-
-def page(found: dict[str, list[str]], *, with_places: bool) -> str:
-    """The report as Markdown. `with_places`: every offender by name."""
-    lines = ["| part | lines | files |", "|---|---|---|"]
-    lines += [f"| `{part}` | {lines_of:,} | {files} |" for part, (lines_of, files) in sizes().items()]
-    most = ceilings() if CEILINGS.is_file() else {}
-    lines += ["", "| part of the package | tokens of code | ceiling |", "|---|---|---|"]
-    lines += [f"| {part} | {tokens:,} | {most.get(part, 0):,} |" for part, tokens in tokens_by_part().items()]
-    lines += ["", "| smell | today | committed |", "|---|---|---|"]
-    committed = accepted() if FIGURES.is_file() else {}
-    lines += [f"| {name} | {len(places)} | {committed.get(name, '')} |" for name, places in found.items()]
-    if with_places:
-        for name, places in found.items():
-            lines += ["", f"## {name[0].upper()}{name[1:]}", "", *(f"- {place}" for place in places)]
-    return "\n".join(lines)
-
-
-def _size(part: str) -> tuple[int, int]:
-    texts = [path.read_text("utf-8") for path in (ROOT / part).rglob("*.py")]
-    return sum(text.count("\n") for text in texts), len(texts)
+def accept(found: Mapping[str, list[str]], tokens: Mapping[str, int]) -> None:
+    """Write the figures of today, to be committed. No ceiling becomes higher: that takes an editor, and a reason."""
+    before = committed(CEILINGS)
+    rounded = {part: -(-count // STEP_TOKENS) * STEP_TOKENS for part, count in tokens.items()}
+    lowest = {part: min(most, before[part]) for part, most in rounded.items()}
+    smells = {name: len(places) for name, places in found.items()}
+    for path, figures in ((CEILINGS, lowest), (FIGURES, smells)):
+        path.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
 
 
 def main() -> None:
+    """Print what there is, and how much of it is committed."""
     parser = argparse.ArgumentParser(
-        "scripts/structure", description="Sizes of the code, and smells that may only become fewer."
+        "scripts/structure", description="Tokens of code, and smells that may only become fewer."
     )
     parser.add_argument("--places", action="store_true", help="name every place")
     parser.add_argument(
         "--accept", action="store_true", help="write today's figures, which tests/test_structure.py compares"
     )
     arguments = parser.parse_args()
-    found = offenders()
+    found, tokens = offenders(), tokens_by_part()
     if arguments.accept:
-        accept(found)
-        lower(tokens_by_part())
-    print(page(found, with_places=arguments.places))
+        accept(found, tokens)
+    for part, most in committed(CEILINGS).items():
+        print(f"tokens of code in {part}: {tokens[part]:,}, at most {most:,}")
+    for name, most in committed(FIGURES).items():
+        print(f"{name}: {len(found[name])}, at most {most}")
+        if arguments.places:
+            print(*(f"    {place}" for place in found[name]), sep="\n")
 
 
 if __name__ == "__main__":
