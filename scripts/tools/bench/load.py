@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from itertools import cycle
 from typing import Any, Literal
 
 import orjson
@@ -14,9 +12,6 @@ from tools import ARTICLES
 Mix = Literal["news", "headlines", "long", "mixed"]
 _LONG_READ = 6
 """How many samples are joined to one long read of about 6,000 tokens."""
-_POOL = 2_000
-"""Number of different articles in an endless load."""
-_BAD = b'{"id": 1}'
 
 
 def articles(mix: Mix, count: int, *, seed: int = 0) -> list[bytes]:
@@ -34,13 +29,6 @@ def articles(mix: Mix, count: int, *, seed: int = 0) -> list[bytes]:
         sample = samples[number % len(samples)]
         made.append(sample | {"id": f"{sample['id']}#{number}", "body": _body(kind, number, samples, chance)})
     return [orjson.dumps(article) for article in made]
-
-
-def endless_load(mix: Mix, *, bad_every: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values for ever; one value in `bad_every` is no article, so that dead letters are part of the load."""
-    for number, article in enumerate(cycle(map(orjson.loads, articles(mix, _POOL)))):
-        name = f"article-{number}"
-        yield (name.encode(), orjson.dumps(article | {"id": name}) if number % bad_every else _BAD)
 
 
 def poisson(per_s: float, seconds: float, *, seed: int) -> list[float]:
