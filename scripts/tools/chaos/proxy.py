@@ -97,21 +97,13 @@ class Wire:
         while came := await frames.get():
             arrived_s, frame = came
             request = self._unanswered.pop(correlation_id_of(frame), None)
-            passed = frame if request is None else await self._passed_down(request, frame, arrived_s)
+            passes = not request or await self._verdict_on(request, arrived_s, is_reply=True) is Verdict.PASS
             if not self._unanswered:
                 self._answered.set()
-            if passed is not None and not self._client.is_closing():
-                self._client.write(passed)
+            if passes and not self._client.is_closing():
+                self._client.write(frame)
                 with suppress(OSError):  # the client has gone; keep reading from the broker
                     await self._client.drain()
-
-    async def _passed_down(self, request: Request, frame: bytes, arrived_s: float) -> bytes | None:
-        """The reply after all rules; None if one of them drops it."""
-        if await self._verdict_on(request, arrived_s, is_reply=True) is not Verdict.PASS:
-            return None
-        for rule in [rule for rule in self._rules if rule.match.takes(request)]:
-            frame = rule.altered(request, frame)
-        return frame
 
     async def _all_answered(self) -> None:
         while self._unanswered:

@@ -118,10 +118,6 @@ class Rule:
         """Decide about a request to the broker, or a reply to the client, that arrived at `arrived_s` (monotonic)."""
         return Verdict.PASS
 
-    def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
-        """Return the frame to send to the client instead of `frame` (with size and correlation id). Must not block."""
-        return frame
-
 
 class Watch(Rule):
     """Sets `caught` when the `nth` matching request passes, counted from 1."""
