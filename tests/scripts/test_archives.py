@@ -57,15 +57,6 @@ def downloads(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
     return asked
 
 
-def test_the_archive_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: ArchiveLock) -> None:
-    """The second call finds the files and asks nobody."""
-    asked = downloads(monkeypatch, ARCHIVE)
-    folder = tmp_path / "cache" / "server"
-    assert folder == unpacked(lock, folder) == unpacked(lock, folder)
-    assert ["group:artifact:1.0:tar.gz:all"] == asked
-    assert [folder] == list(folder.parent.iterdir())
-
-
 def test_another_archive_never_reaches_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: ArchiveLock
 ) -> None:

@@ -6,10 +6,8 @@ import struct
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from tools import ARTICLES, MINILM, ROOT, SCRIPTS
-from tools.bench.__main__ import app_of
 from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, trim
 
 Entry = tuple[int, bytes]
@@ -83,9 +81,3 @@ def test_the_checkout_has_what_the_bench_reads_and_no_large_weights() -> None:
     assert {path.relative_to(ROOT).as_posix() for path in read} <= {*files}
     assert [] == [name for name in files if name.endswith((".png", ".pyc"))]
     assert sum((ROOT / name).stat().st_size for name in files) < 64 * 2**20
-
-
-@pytest.mark.parametrize("arguments", [["gpus"], ["--python"], ["--out", f"{__file__}/out"]])
-def test_wrong_arguments_are_refused_before_any_download(arguments: list[str]) -> None:
-    """The archives take minutes."""
-    assert 2 == CliRunner().invoke(app_of("carry"), arguments).exit_code

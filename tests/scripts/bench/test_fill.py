@@ -86,12 +86,6 @@ def test_the_rate_under_backlog_ends_with_the_last_full_batch() -> None:
     assert run.overall == pytest.approx((3 + 100 / BATCH_TOKENS) * batch_s / 100)
 
 
-def test_tokens_wait_from_their_arrival_until_they_are_submitted() -> None:
-    """What arrives with a batch but is left over waits for the next one."""
-    run = filled([], [Submitted(3.0, {1.0: 10, 2.0: 5}), Submitted(4.0, {2.0: 7})], [])
-    assert ([1.0, 2.0, 3.0, 4.0], [10, 22, 7, 0]) == run.queued()
-
-
 @pytest.mark.broker
 def test_a_tiny_run_through_kafka_is_measured_and_drawn(broker: Cluster, tmp_path: Path) -> None:
     """The dry run: every article is published, with entities, and the picture is written."""

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 from enricher.worker.inference.device.hardware import cuda_problem
 from tools import SCRIPTS
 from tools.bench.__main__ import app_of
-from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.gpu.checkpoints import SHAPES
-from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK, even, news
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK
 from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN
 from tools.bench.gpu.report import outcome as outcome_of
 from tools.bench.gpu.rows import GpuBench
@@ -130,13 +129,6 @@ def test_without_a_gpu_nothing_is_measured_on_the_cpu_instead(tmp_path: Path) ->
     assert "MISSED  machine: no_gpu" in done.stdout
 
 
-@needs_no_gpu
-def test_without_a_gpu_no_step_that_needs_one_runs_even_alone(tmp_path: Path) -> None:
-    """The step `machine` may have been left out."""
-    assert 2 == CliRunner().invoke(app_of("gpu"), ["peak", "gate", "--out", str(tmp_path)]).exit_code
-    assert [["peak", "no_gpu"], ["gate", "no_gpu"]] == [[row["step"], [*row][2]] for row in read_rows(tmp_path)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -218,39 +210,7 @@ def test_the_plot_is_of_whole_runs_alone() -> None:
     assert [] == list(outcome([row for row in rows if row.get("leg") != STOCK]).plots)
 
 
-def test_every_step_says_what_it_answers() -> None:
-    """In --help."""
-    result = CliRunner().invoke(app_of("gpu"), ["--help"])
-    assert 0 == result.exit_code
-    said = " ".join(result.stdout.split())
-    assert all(step.question and f"{step.name}: {step.question}" in said for step in STEPS)
-
-
 def test_operations_are_counted_as_the_products_that_there_are() -> None:
     """Two for each weight and token, and scores and values within the window: 161 GFLOP for XLM-R-large and 256 tokens."""
     assert SHAPES["xlm-r-large"].flops(np.array([256])) == pytest.approx(161.1e9, rel=2e-3)
     assert SHAPES["bert-base"].flops(np.array([256])) == pytest.approx(45.9e9, rel=2e-3)
-
-
-def test_batches_hold_every_window_once_and_keep_their_limit() -> None:
-    """Packed ones count real tokens, padded ones what they are padded to."""
-    windows = news(60)[0].windows(vocabulary=100)
-    packed, padded = packed_batches(windows, 2048), in_order_of_arrival(windows, 2048)
-    for batches in (packed, padded):
-        assert windows == [window for batch in batches for window in batch]
-    assert all(sum(window.length_tokens for window in batch) <= 2048 for batch in packed)
-    assert all(len(batch) * max(window.length_tokens for window in batch) <= 2048 for batch in padded)
-
-
-def test_news_has_headlines_and_pads_more_as_it_arrives_than_sorted() -> None:
-    """Both orders hold the same windows."""
-    arrived, in_order = news(500)
-    assert sorted(arrived.lengths_tokens) == [*in_order.lengths_tokens]
-    assert 12 <= min(in_order.lengths_tokens) <= 40
-    assert 256 == max(in_order.lengths_tokens) == even(1).lengths_tokens[0]
-    padding = []
-    for case in (arrived, in_order):
-        batches = in_order_of_arrival(case.windows(vocabulary=100), 8192)
-        padded = sum(len(batch) * max(window.length_tokens for window in batch) for batch in batches)
-        padding.append(padded / sum(case.lengths_tokens))
-    assert padding[0] > 1.2 > padding[1]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tools.bench.legs.latency import NAIVE, OURS, WARM_UP_S, Measured, Point, Repeated, Traffic, outcome, rate_between
+from tools.bench.legs.latency import NAIVE, OURS, WARM_UP_S, Measured, Point, Repeated, Traffic, outcome
 from tools.bench.load import Mix, poisson
 from tools.bench.repeating import p99, percentile
 
@@ -60,24 +60,6 @@ def test_percentiles_are_values_that_were_seen() -> None:
     assert 2.0 == p99([1.0] * 98 + [2.0, 2.0])
 
 
-def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
-    """If waits grow from article to article, p50 of the last third is far above the overall p50."""
-    growing = _measured([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
-    assert (5.0, 8.0) == (growing.values["p50_ms"], growing.values["p50_ms_of_the_last_third"])
-
-
-def test_rate_counts_what_became_visible_between() -> None:
-    """The interval is half-open, and the order of times does not matter."""
-    assert 1.5 == rate_between([5.0, 1.0, 2.0, 3.0, 2.5, 0.5], 1.0, 3.0)
-
-
-def test_costs_are_per_article_of_the_measured_time() -> None:
-    """Ten articles in ten seconds, twenty transactions, two seconds of the worker's processor time, one of the broker's."""
-    found = _measured([1.0] * 10).values
-    assert (200.0, 100.0) == (found["worker_ms_per_article"], found["broker_ms_per_article"])
-    assert (2.0, 0.5) == (found["transactions_per_s"], found["articles_per_transaction"])
-
-
 @pytest.mark.parametrize(
     ("mix", "load", "p50_ms", "p99_ms"),
     [("headlines", 0.1, 25.0, 60.0), ("news", 0.1, 100.0, 200.0), ("headlines", 0.5, 50.0, None)],
@@ -105,15 +87,6 @@ def test_p99_of_too_few_articles_is_missed_and_says_why() -> None:
 def test_only_our_worker_is_judged_by_the_aims() -> None:
     """The naive loop is shown beside it."""
     assert {} == _claims(_repeated(900.0, who=NAIVE), _repeated(900.0, load=0.9))
-
-
-def test_p99_is_drawn_only_where_there_is_one() -> None:
-    """The p99 line has only the two points with enough articles; the naive loop is not drawn."""
-    points = [_repeated(10.0), _repeated(20.0, load=0.5, articles=100), _repeated(30.0, load=0.9, articles=200)]
-    [plot] = outcome({"headlines": 100.0}, [*points, _repeated(5.0, who=NAIVE)]).plots
-    assert [("headlines, p50", [10.0, 50.0, 90.0]), ("headlines, p99", [50.0, 90.0])] == [
-        (series.name, list(series.x)) for series in plot.series
-    ]
 
 
 @pytest.mark.parametrize("rate_per_s", [0.001, 20.0])

@@ -12,7 +12,7 @@ from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import Case, Result, ThreadTime, _batches
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
-from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
+from tools.bench.watching import Call, Moment, WatchedCounters, Work
 
 
 def window(length: int) -> Window:
@@ -51,21 +51,6 @@ def test_broker_and_start_and_end_are_counted_apart() -> None:
     assert result.efficiency(without_ends=True).median == pytest.approx(0.9 / 0.95), (
         "a thread in 20 was idle at the ends"
     )
-
-
-def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
-    """Watched calls return their results unchanged, and the method is restored."""
-
-    class Doubler:
-        def double(self, number: int) -> int:
-            return 2 * number
-
-    doubler = Doubler()
-    with calls_of(doubler, "double") as calls:
-        assert [4, 6] == [doubler.double(2), doubler.double(3)]
-    assert doubler.double(4) == 8
-    assert len(calls) == 2
-    assert all(call.began_s <= call.ended_s for call in calls)
 
 
 def test_disturbed_runs_prove_nothing() -> None:

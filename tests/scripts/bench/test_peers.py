@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,6 @@ from tools.bench.outcome import Row
 from tools.bench.peers import line_up
 from tools.bench.peers.line_up import (
     COMPILED,
-    ON_THE_JVM,
     PIPELINE,
     VARIABLE,
     LineUp,
@@ -48,7 +46,6 @@ from tools.bench.peers.line_up import (
     Places,
     djl_launcher,
     export_peer,
-    locked_jars,
     on_a_cpu,
     on_a_gpu,
     torch_python,
@@ -59,7 +56,6 @@ from tools.bench.peers.results import OURS, RANDOM, markdown, outcome
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import TOKENIZERS, Windows
 from tools.bench.repeating import Run
-from tools.kafka.versions import ClusterError
 
 ARTICLE_VALUE = b'{"id": "1"}'
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
@@ -181,23 +177,6 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
             check_records(records, ["a", "b"])
 
 
-def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
-    """The error contains the end of the peer's output."""
-    with (
-        Child("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
-        pytest.raises(ChildFailed, match=r"model\.onnx"),
-    ):
-        process.hear()
-
-
-def test_the_same_articles_come_again_under_other_ids() -> None:
-    """Every lap has the block's texts under new ids."""
-    block = articles("news", 3)
-    laps = [orjson.loads(value) for value in laps_of(block, 2)]
-    assert 6 == len({each["id"] for each in laps})
-    assert [each["body"] for each in laps[:3]] == [each["body"] for each in laps[3:]]
-
-
 def test_the_mixed_block_has_the_shares_of_the_mix() -> None:
     """The block has 12 headlines, 6 news articles and 2 long reads."""
     bodies = [len(orjson.loads(value)["body"]) for value in articles("mixed", 20, seed=SEED)]
@@ -246,19 +225,6 @@ def test_without_pytorch_each_of_its_peers_is_missing_by_name(
     assert [] == here.peers
 
 
-def test_without_jars_djl_is_missing_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is the sentence of the download."""
-
-    def offline(_folder: Path) -> list[str]:
-        raise ClusterError("Could not fetch ai.djl:api:0.38.0: no network")
-
-    monkeypatch.setattr(line_up, "djl_launcher", offline)
-    with ExitStack() as closing:
-        here = lined_up(tmp_path, closing, on_a_cpu())
-        here.on_the_jvm(tmp_path)
-    assert {ON_THE_JVM: "not measured: Could not fetch ai.djl:api:0.38.0: no network"} == here.missing
-
-
 def test_a_peer_that_cannot_work_here_is_left_out_and_says_why(tmp_path: Path) -> None:
     """The others stay."""
     with ExitStack() as closing:
@@ -293,14 +259,6 @@ def test_a_library_that_loses_windows_is_refused_with_the_version_to_install(
         Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)
 
 
-def test_djl_runs_on_locked_jars_with_one_onnx_runtime() -> None:
-    """A second one on the class path would make it chance which is used."""
-    jars = locked_jars()
-    runtimes = [jar.coordinates for jar in jars if "com.microsoft.onnxruntime" in jar.coordinates]
-    assert ["onnxruntime"] == [coordinates.split(":")[1] for coordinates in runtimes]
-    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in jars)
-
-
 # ---- turns
 
 
@@ -324,13 +282,6 @@ def test_a_turn_grows_until_it_is_long_enough() -> None:
     run = _grown(one, {}, [ARTICLE_VALUE], 1, 5.0)
     assert [1, 10, 100] == laps
     assert 20.0 == pytest.approx(run.rate)
-
-
-def test_a_run_that_compiled_something_is_done_again() -> None:
-    """The clock starts when every shape has its graph."""
-    one, laps = contender(60.0, 6.0, compilations=[1])
-    assert 1 / 6.0 == pytest.approx(_grown(one, {}, [ARTICLE_VALUE], 1, 5.0).rate)
-    assert [1, 1] == laps
 
 
 def test_a_contender_that_always_compiles_is_no_measurement() -> None:

@@ -45,11 +45,6 @@ def test_a_disturbed_run_is_done_again_and_the_quietest_counts() -> None:
     assert kept.disturbed
 
 
-def test_where_one_repetition_is_all_nothing_is_done_again() -> None:
-    """A single repetition only tries things out, and is not repeated."""
-    assert [1.0] == [each.rate for each in interleave({"a": giving(run(1.0, 0.9), run(2.0))}, 1, lambda _: None)["a"]]
-
-
 def test_ratios_are_taken_repetition_by_repetition() -> None:
     """Ratios compare runs of the same repetition, so a slow phase of the machine cancels out."""
     fast, slow = [run(4.0), run(2.0), run(8.0)], [run(2.0), run(1.0), run(2.0)]

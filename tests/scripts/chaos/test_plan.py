@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-import orjson
 import pytest
 
 from tools.chaos.check import Findings
@@ -63,15 +62,6 @@ def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> N
     assert len({each.key for each in inputs}) == 200
     assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
-
-
-def test_articles_have_ratings_beside_entities() -> None:
-    """Each record has the fields of both tasks."""
-    ends = [expected(Articles("run").input(number).value) for number in range(80)]
-    records = [orjson.loads(each.value or b"") for each in ends if each.kind == "record"]
-    for each in records:
-        assert {"1", "2", "3", "4", "5"} == {rating["label"] for rating in each["classifications"]}
-        assert ["ner", "rating"] == [task["name"] for task in each["tasks"]]
 
 
 def run_of(findings: Findings, outcome: Outcome) -> Run:

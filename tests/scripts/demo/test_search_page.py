@@ -38,13 +38,6 @@ def test_an_address_leads_to_its_search(search: Search) -> None:
     assert search == Search.read(search.url.partition("?")[2])
 
 
-def test_a_filter_that_is_chosen_again_is_taken_away() -> None:
-    """Each value is a link that toggles it."""
-    once = Search("x").toggled("ORG", "UN")
-    assert (("ORG", "UN"),) == once.chosen
-    assert Search("x") == once.toggled("ORG", "UN")
-
-
 def test_a_query_of_any_length_and_any_name_is_bounded() -> None:
     """A page that is asked for a thousand filters asks the index for a dozen."""
     query = "&".join(f"PER=name-{number}" for number in range(50)) + "&_source=x&q=" + "long" * 5_000

@@ -243,16 +243,6 @@ def test_a_finished_set_up_can_be_changed(finished: Path) -> None:
     assert 0 == sourced(finished, "environment_can_be_changed", PYTHON=sys.executable).returncode
 
 
-def test_another_python_or_place_needs_another_set_up(finished: Path, tmp_path: Path) -> None:
-    """Its programs have the path of the folder in their first line, and its packages are built for one Python."""
-    other = tmp_path / "other-python"
-    other.write_text("#!/bin/sh\necho another version\n")
-    other.chmod(0o755)
-    assert 1 == sourced(finished, "environment_can_be_changed", PYTHON=str(other)).returncode
-    (finished / ".venv" / ".installed").write_text("/elsewhere\n")
-    assert 1 == sourced(finished, "environment_can_be_changed").returncode
-
-
 def test_uv_is_told_what_pip_knows_of_the_index(finished: Path) -> None:
     """From variables and from files: uv reads neither."""
     settings = finished / "pip.conf"

@@ -13,7 +13,6 @@ import pytest
 from support.topics import Topics
 
 from tools.kafka import ClusterError, versions
-from tools.kafka.java import JAR as TOOLS_JAR
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
 from tools.kafka.properties import Listener, server_properties
 from tools.kafka.repacking import repack
@@ -61,20 +60,6 @@ def test_false_download_never_reaches_the_cache(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(ClusterError, match="expected " + JAR.sha256):
         class_path(LOCK, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing jar is fetched once; the second call finds it."""
-
-    def true_download(_coordinates: str, scratch: Path) -> Path:
-        path = scratch / "arrived.jar"
-        path.write_bytes(CONTENT)
-        return path
-
-    monkeypatch.setattr(versions, "download", true_download)
-    first = class_path(LOCK, tmp_path)
-    monkeypatch.setattr(versions, "download", no_download)
-    assert first == class_path(LOCK, tmp_path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -149,13 +134,6 @@ def test_version_is_found_by_number_line_and_word() -> None:
     assert find("3.9").startswith("3.9.")
 
 
-def test_list_is_in_order_with_one_version_of_each_line() -> None:
-    """The list is sorted with one version per line, so the first is the oldest."""
-    numbers = [tuple(map(int, version.split("."))) for version in VERSIONS]
-    assert sorted(numbers) == numbers
-    assert len({number[:2] for number in numbers}) == len(numbers)
-
-
 LOG = Path("/data/log")
 
 
@@ -181,11 +159,6 @@ def test_every_tool_that_the_pages_name_can_be_had() -> None:
     assert {main_class(name) for name in named} <= set(MAIN_CLASSES.values())
     with pytest.raises(ClusterError, match="there are acls, "):
         main_class("kafka-nothing")
-
-
-def test_their_jar_is_of_the_version_that_the_others_are_of() -> None:
-    """The tools' jar has the lock's version, because another one may call missing methods."""
-    assert TOOLS_JAR.coordinates.endswith(f":{DEFAULT}")
 
 
 @pytest.mark.broker
