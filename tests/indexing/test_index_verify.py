@@ -79,17 +79,15 @@ def kinds(report: Mapping[str, Any]) -> dict[str, int]:
     return {each["kind"]: each["count"] for each in report["differences"]}
 
 
-def test_a_right_index_is_right(topics: Topics, search: SearchServer) -> None:
-    """Older records of a document, and the later one with a lower version, want nothing."""
+def test_a_right_index_is_right_and_a_wrong_one_is_named(topics: Topics, search: SearchServer) -> None:
+    """Older records of a document, and the later one with a lower version, want nothing.
+
+    What is wrong has exit code 8, the rule, and the document. test_version_comparison.py has the other kinds of differences.
+    """
     code, report = verified(topics, search)
     assert (0, True, {}) == (code, report["holds"], kinds(report)), report
     assert (6, 2, 2, 0) == tuple(report[name] for name in ("records", "documents", "in_index", "behind"))
-    shown = run("index", "verify", env=environment(topics, search))
-    assert "the index is right" in shown.stdout
-
-
-def test_a_wrong_index_is_named(topics: Topics, search: SearchServer) -> None:
-    """With exit code 8, the rule, and the document. test_version_comparison.py has the other kinds of differences."""
+    assert "the index is right" in run("index", "verify", env=environment(topics, search)).stdout
     hold(search, {"a": 9})
     code, report = verified(topics, search)
     assert (8, False, {"missing": 1}) == (code, report["holds"], kinds(report))

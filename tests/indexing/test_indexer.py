@@ -180,23 +180,6 @@ def test_records_of_another_kind_are_dead_letters(stage: Stage, search: SearchSe
     assert headers_of(letter)["enricher.index.error.type"] == b"no_document"
 
 
-def test_two_indexers_share_the_partitions_and_are_killed(stage: Stage, search: SearchServer) -> None:
-    """Several times, with `kill -9`, while the index refuses and connections are cut, and one answers late."""
-    publishers = Publishers()
-    story = publishers.story(2_400, 500)
-    for part in range(3):
-        search.behaviours.extend([refuse(429), cut_after, cut_after])
-        with stage.indexer() as first, stage.indexer(index__max_batch_documents="20"):
-            stage.publish(story[part * 800 : part * 800 + 400])
-            search.bulks.clear()
-            wait_until(lambda: len(search.bulks) > 3, PATIENCE_S, "both are at work")
-            first.kill()
-            stage.publish(story[part * 800 + 400 : part * 800 + 800])
-        stage.expel()
-    assert 0 == run_to_the_end(stage)
-    assert publishers.expected() == versions_in(search)
-
-
 UPDATED, DELETED, MADE_AGAIN = range(3)
 """What became of a key, by its number modulo three, while a request with its older state was on its way."""
 

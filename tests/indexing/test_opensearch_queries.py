@@ -303,6 +303,8 @@ def test_the_index_takes_every_example_of_a_record(search_url: str) -> None:
     mapping = index.request("GET", f"/{index.name}/_mapping").json()[index.name]["mappings"]["properties"]
     assert "unknown" not in mapping
     assert "half_float" == mapping["entities"]["properties"]["score"]["type"]
+    assert {"nested"} == {mapping[name]["type"] for name in ("entities", "classifications", "regressions")}
+    assert "long" == mapping["version"]["type"]
     assert 1 == len(ids(index.search({"query": {"term": {"metadata.deep.a.b": "c"}}})))
 
 

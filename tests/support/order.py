@@ -39,7 +39,6 @@ SHARING = {
     "search_url": (
         "indexing/test_opensearch_queries.py",
         "indexing/test_real_index.py",
-        "indexing/test_tasks_into_index.py",
         "pages/test_search_pages.py",
         "scripts/opensearch/test_opensearch_server.py",
     ),
