@@ -23,19 +23,6 @@ from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
 NULLABLE = ["null", "string"]
 AUTHOR = {"type": "record", "name": "Author", "namespace": "acme", "fields": [{"name": "name", "type": "string"}]}
-ARTICLE = {
-    "type": "record",
-    "name": "Article",
-    "namespace": "acme",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "title", "type": NULLABLE, "default": None},
-        {"name": "body", "type": {"type": "array", "items": "string"}},
-        {"name": "author", "type": "acme.Author"},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEWS", "OPINION"]}},
-    ],
-}
-DOCUMENT = {"id": "a-1", "title": None, "body": ["Zoë \U0001f68b", ""], "author": {"name": "K"}, "kind": "OPINION"}
 BIG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 """2^63 - 1, as a count or a length."""
 MEGABYTES = 4 << 20

@@ -42,7 +42,6 @@ from enricher.worker.records import (
 )
 
 LETTER = DeadLetter("decode", "InvalidArticle", "body is missing")
-CARD = ModelCard("m", "d", "fp32")
 VERSION = 1042 << 12
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import orjson
 import pytest
@@ -17,30 +16,24 @@ from enricher.worker.records import Article, Entity, Partition, RawRecord
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import article_reader, line_reader
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A reader of records that are articles."""
-
-    reader: ArticleReader
-
-    def read(self, record: RawRecord) -> Article:
-        """The article of a record."""
-        return article_in(self.reader.read(record))
-
-
-Reads = Callable[..., Reading]
+Read = Callable[[RawRecord], Article]
+Reads = Callable[..., Read]
 HTML = "<p>Ana <b>Mül</b>ler&nbsp;&amp;&#32;&fjlig;ord</p>\n<p>Lisbon</p>"
+
+
+def reading(reader: ArticleReader) -> Read:
+    """The article of each record that this reads."""
+    return lambda record: article_in(reader.read(record))
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
-    """Makes the reader of a worker with these settings of `articles`."""
+    """Makes the function that reads articles as a worker does with these settings of `articles`."""
 
-    def reader(**articles: object) -> Reading:
+    def reader(**articles: object) -> Read:
         for name, value in articles.items():
             monkeypatch.setenv(f"ENRICHER_ARTICLES__{name.upper()}", str(value))
-        return Reading(article_reader(load_settings()))
+        return reading(article_reader(load_settings()))
 
     return reader
 
@@ -59,53 +52,53 @@ def source_slice(article: Article, source: str, word: str) -> str:
 
 def test_a_body_is_text_unless_the_settings_say_html(reads: Reads) -> None:
     """The default: nothing is decoded, and no map is kept."""
-    article = reads().read(raw(HTML))
+    article = reads()(raw(HTML))
     assert (HTML, None) == (article.body, article.source_map)
 
 
 def test_the_model_reads_the_text_of_html_and_titles_as_they_are(reads: Reads) -> None:
     """A title is text in any case."""
-    article = reads(body_format="html").read(raw(HTML, title="Q&amp;A"))
+    article = reads(body_format="html")(raw(HTML, title="Q&amp;A"))
     assert ("Q&amp;A", "Ana Müller\xa0& fjord\n\nLisbon") == (article.title, article.body)
     assert "Mül</b>ler" == source_slice(article, HTML, "Müller")
 
 
 def test_auto_decides_for_each_article(reads: Reads) -> None:
     """One block that is HTML makes all blocks HTML, because one publisher wrote them."""
-    reader = reads(body_format="auto")
-    assert "Ana Müller\xa0& fjord\n\nLisbon" == reader.read(raw(HTML)).body
-    text = reader.read(raw("Q&amp;A, 3 < 4"))
+    read = reads(body_format="auto")
+    assert "Ana Müller\xa0& fjord\n\nLisbon" == read(raw(HTML)).body
+    text = read(raw("Q&amp;A, 3 < 4"))
     assert ("Q&amp;A, 3 < 4", None) == (text.body, text.source_map)
-    assert "Q&A\n\nOslo" == reader.read(raw(["Q&amp;A", "<p>Oslo</p>"])).body
-    assert "Q&amp;A\tOslo" == reads(paragraph_separator="\t").read(raw(["Q&amp;A", "Oslo"])).body
+    assert "Q&A\n\nOslo" == read(raw(["Q&amp;A", "<p>Oslo</p>"])).body
+    assert "Q&amp;A\tOslo" == reads(paragraph_separator="\t")(raw(["Q&amp;A", "Oslo"])).body
 
 
 def test_blocks_count_in_the_joined_source(reads: Reads) -> None:
     """Also where fields are elsewhere; the record has the separator."""
-    reader = reads(body_format="html", paragraph_separator="\t", fields='{"body": "/content/text"}')
+    read = reads(body_format="html", paragraph_separator="\t", fields='{"body": "/content/text"}')
     blocks = ["<p>One <!-- ", "Par<b>is</b>"]
-    article = reader.read(raw(None, content={"text": blocks}))
+    article = read(raw(None, content={"text": blocks}))
     assert ("One\n\nParis", "\t") == (article.body, article.body_separator)
     assert "Par<b>is" == source_slice(article, "\t".join(blocks), "Paris")
 
 
 def test_the_limit_of_characters_counts_text_and_that_of_bytes_the_source(reads: Reads) -> None:
     """Markup may be many times longer than the text, but not without a bound."""
-    reader = reads(body_format="html", max_article_chars=50, max_value_bytes=2000, paragraph_separator="\t" * 16)
-    assert "Oslo" == reader.read(raw("<p class='a very long one'>" * 50 + "Oslo")).body
+    read = reads(body_format="html", max_article_chars=50, max_value_bytes=2000, paragraph_separator="\t" * 16)
+    assert "Oslo" == read(raw("<p class='a very long one'>" * 50 + "Oslo")).body
     with pytest.raises(InvalidArticle, match="title and body have 51 characters, at most 50 are allowed"):
-        reader.read(raw("<b>" + "x" * 51))
+        read(raw("<b>" + "x" * 51))
     with pytest.raises(InvalidArticle, match="body has 3207 characters when it is joined, at most 2000 are allowed"):
-        reader.read(raw([""] * 200 + ["1234567"]))
+        read(raw([""] * 200 + ["1234567"]))
 
 
 @pytest.mark.parametrize("body", ["<p></p>", "<script>Oslo</script>", "<!-- Oslo -->&nbsp;", "<b title='Oslo'", ""])
 def test_html_without_visible_text_is_a_dead_letter(reads: Reads, body: str) -> None:
     """As a body of white space is, unless there is a title."""
-    reader = reads(body_format="html")
+    read = reads(body_format="html")
     with pytest.raises(InvalidArticle, match="title and body have no visible character"):
-        reader.read(raw(body))
-    assert "Oslo" == reader.read(raw(body, title="Oslo")).title
+        read(raw(body))
+    assert "Oslo" == read(raw(body, title="Oslo")).title
 
 
 def test_a_missing_package_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch, reads: Reads) -> None:
@@ -120,21 +113,21 @@ def test_a_missing_package_is_refused_with_the_command(monkeypatch: pytest.Monke
 def test_lines_of_a_file_are_read_alike_and_our_own_samples_are_text(reads: Reads) -> None:
     """The embedded sample articles, which int8 is calibrated on, are not what a team publishes."""
     reads(body_format="html")
-    assert "Müller" in Reading(line_reader(load_settings())).read(raw(HTML)).body
-    assert HTML == Reading(line_reader(load_settings(), mapped=False)).read(raw(HTML)).body
+    assert "Müller" in reading(line_reader(load_settings()))(raw(HTML)).body
+    assert HTML == reading(line_reader(load_settings(), mapped=False))(raw(HTML)).body
 
 
 def test_the_map_counts_as_memory_of_the_article(reads: Reads) -> None:
     """What is beyond the record is counted while the article is in flight."""
     record = raw("<b>a</b>&amp;" * 100)
-    article = reads(body_format="html").read(record)
+    article = reads(body_format="html")(record)
     assert article.source_map is not None
     assert article.source_map.size_bytes == beyond_the_record(article, record) > 0
 
 
 def test_an_entity_off_by_a_character_is_noticed(reads: Reads) -> None:
     """The check before a record is written knows the map."""
-    article = reads(body_format="html").read(raw(HTML))
+    article = reads(body_format="html")(raw(HTML))
     start = HTML.index("Mül")
     found = Entity(field="body", start=start, end=start + len("Mül</b>ler"), text="Müller", label="PER", score=1.0)
     assert 1 == len(write_entities(article, [found]))

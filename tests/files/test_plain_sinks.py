@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +18,7 @@ from support.records import plain_record
 
 from enricher.errors import FatalError, OutputClosed
 from enricher.worker.articles import encode_record
-from enricher.worker.files import LineSink, LineSource
+from enricher.worker.files import LineSink
 from enricher.worker.records import (
     Article,
     Coverage,
@@ -35,12 +35,10 @@ from enricher.worker.records import (
     Ticket,
     Tombstone,
 )
-from tools.worker_parts import decode_article
 
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)
 ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "enricher/models/articles/wikinews.jsonl"
 
 
 def enriched(body: str) -> EnrichedRecord:
@@ -178,30 +176,3 @@ def test_process_ends_quietly_when_its_output_is_closed() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(PATIENCE_S) == 0
-
-
-class Partitions:
-    """Takes note of nothing."""
-
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """Let it pass."""
-
-    revoked = lost = assigned
-
-
-def test_sample_articles_go_from_source_to_sink(tmp_path: Path) -> None:
-    """Every sample is an article, comes out in its place, and then the source is caught up."""
-    source, output = LineSource(SAMPLES), tmp_path / "out.jsonl"
-    source.open(Partitions())
-    with output.open("wb") as stream:
-        sink = LineSink(stream, io.BytesIO(), committed=source.note_committed)
-        while not source.caught_up():
-            records = source.poll(10, 30.0)
-            tickets = [Ticket(raw, arrived_s=0.0) for raw in records]
-            for ticket in tickets:
-                article = decode_article(ticket.raw.value or b"", max_article_chars=100_000)
-                ticket.finish(plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False)))
-            sink.publish(Release(tickets, source.positions([source.partition])))
-    ids = [orjson.loads(line)["id"] for line in SAMPLES.read_bytes().splitlines()]
-    assert [orjson.loads(line)["id"] for line in output.read_bytes().splitlines()] == ids
-    assert len(ids) == 43

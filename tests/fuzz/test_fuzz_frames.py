@@ -24,7 +24,6 @@ from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.schemas import Decoder, Schema
 from enricher.worker.records import Headers
 
-LIMIT_BYTES = 100_000
 GUID = UUID(int=7).bytes
 ARTICLE = {
     "id": "a-1",

@@ -17,10 +17,9 @@ from support.records import record_of_tasks, records_of_tasks, writer_of
 from enricher.operate.verify.recomputing import Document, alike, same_model
 from enricher.worker.articles import FORMATS, encode_record, record_as_json
 from enricher.worker.contracts import RecordFormat
-from enricher.worker.records import EnrichedRecord, ModelCard
+from enricher.worker.records import EnrichedRecord
 
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
-CARD = ModelCard("m", "d", "fp32")
 
 
 def document(record: EnrichedRecord, output_format: RecordFormat = "json") -> Document:
