@@ -52,7 +52,7 @@ from tools.bench.peers.line_up import (
 )
 from tools.bench.peers.onnx_worker import OnnxModel
 from tools.bench.peers.records import Found, Span, encode, text_of
-from tools.bench.peers.results import OURS, RANDOM, markdown, outcome
+from tools.bench.peers.results import OURS, RANDOM, outcome
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import TOKENIZERS, Windows
 from tools.bench.repeating import Run
@@ -229,7 +229,7 @@ def test_a_peer_that_cannot_work_here_is_left_out_and_says_why(tmp_path: Path) -
     """The others stay."""
     with ExitStack() as closing:
         here = lined_up(tmp_path, closing, on_a_cpu())
-        names = {"broken": "tools.bench.peers.none", "whole": "tools.bench.peers.naive_worker"}
+        names = {"broken": "tools.bench.peers.none", "whole": "tools.bench.peers.transfer"}
         here.peers += [Peer(name, closing.enter_context(Child(program)), [{}]) for name, program in names.items()]
         broken, whole = here.peers
         with pytest.raises(ChildFailed) as failure:
@@ -242,7 +242,7 @@ def test_a_peer_that_cannot_work_here_is_left_out_and_says_why(tmp_path: Path) -
 
 def test_a_peer_that_does_not_answer_in_time_is_ended() -> None:
     """Nothing was asked, so the loop says nothing."""
-    with Child("tools.bench.peers.naive_worker") as silent:
+    with Child("tools.bench.peers.transfer") as silent:
         silent.limit_s = 0.05
         with pytest.raises(ChildFailed, match="no answer within"):
             silent.hear()
@@ -334,17 +334,6 @@ SLOWER = MEASURED | {
 }
 NAMES = ("model", "shape", "variant", "mix")
 ABSENT = {name: MEASURED[name] for name in NAMES} | {"worker": "none", "not_measured": "no PyTorch"}
-
-
-def test_the_table_of_a_page_is_made_of_rows_of_a_gpu_alone() -> None:
-    """What is not measured says why, and has no number; a dry run gives no table."""
-    lines = markdown([MEASURED, SLOWER, ABSENT]).splitlines()[2:]
-    assert "| newswire-e5 (6 x 384) | ours (packed-fp16) | 1,800 | 1.5 billion | 1.00x | 1.00 |" == lines[0]
-    assert "| newswire-e5 (6 x 384) | torch.compile, fp16 | 90 | 1.5 billion | 20.00x | 0.91 |" == lines[1]
-    assert "| newswire-e5 (6 x 384) | none | not measured: no PyTorch |  |  |  |" == lines[2]
-    for rows in ([], [MEASURED | {"dry": True}]):
-        with pytest.raises(SystemExit):
-            markdown(rows)
 
 
 @pytest.mark.parametrize(("changed", "held"), [({}, True), ({"in_headlines_f1": 0.9}, False)])

@@ -23,7 +23,7 @@ from tools.bench.legs.peers import order
 from tools.bench.load import Mix, articles, poisson
 from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
-from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.outcome import Outcome, Plot, Series, Table
 from tools.bench.repeating import Spread, p99, percentile, quiet
 from tools.bench.watching import count_for, run_backlog, run_meanwhile
 from tools.topics import Topics
@@ -43,13 +43,6 @@ CAPACITY_S, QUICK_S = 6.0, 3.0
 QUICK_ARTICLES = 10
 SECONDS: dict[Mix, float] = {"headlines": 10.0, "news": 15.0}
 """Duration of one point. Fewer news articles arrive per second, so they get more time."""
-AIMS_MS: dict[tuple[Mix, float], tuple[float, float | None]] = {
-    ("headlines", 0.1): (25.0, 60.0),
-    ("news", 0.1): (100.0, 200.0),
-    ("headlines", 0.5): (50.0, None),
-}
-"""Aims for p50 and p99 by mix and load."""
-
 OURS, NAIVE = "worker", "naive loop"
 
 
@@ -149,7 +142,7 @@ def measure(bench: Bench) -> Outcome:
     """Run the leg: five repetitions take about 15 minutes."""
     points: defaultdict[Point, list[Measured]] = defaultdict(list)
     capacity = {mix: _capacity(bench, mix) for mix in SECONDS}
-    with Child("tools.bench.peers.naive_worker") as naive:
+    with Child("tools.bench.peers.transfer") as naive:
         steps = [step for number in range(bench.repetitions) for step in _repetition(bench, capacity, naive, number)]
         for number, (point, contender) in enumerate(steps, 1):
             bench.say(f"{number} of {len(steps)}: {point}")
@@ -290,8 +283,7 @@ def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> floa
 
 def outcome(capacity: Mapping[Mix, float], points: Sequence[Repeated]) -> Outcome:
     figures = {"capacity_articles_per_s": dict(capacity), "points": [each.as_dict() for each in points]}
-    claims = [claim for each in points for claim in _claims(each)]
-    return Outcome(figures, [_table(capacity, points)], [_plot(points)], claims)
+    return Outcome(figures, [_table(capacity, points)], [_plot(points)])
 
 
 def _table(capacity: Mapping[Mix, float], points: Sequence[Repeated]) -> Table:
@@ -334,19 +326,3 @@ def _plot(points: Sequence[Repeated]) -> Plot:
         if enough:
             series.append(Series(f"{mix}, p99", [at for at, _ in enough], [ms for _, ms in enough]))
     return Plot("latency-load", "From publish to visible, by load", "lines", "load, % of capacity", "ms", series)
-
-
-def _claims(each: Repeated) -> list[Claim]:
-    """The aims of our worker."""
-    point = each.point
-    if point.who != OURS or (point.mix, point.load) not in AIMS_MS:
-        return []
-    aims = zip(("p50", "p99"), (each.p50_ms, each.p99_ms), AIMS_MS[point.mix, point.load], strict=True)
-    return [_claim(each, name, ms, aim_ms) for name, ms, aim_ms in aims if aim_ms is not None]
-
-
-def _claim(each: Repeated, name: str, ms: float | None, aim_ms: float) -> Claim:
-    where = f"{each.point.mix} at {each.point.load:.0%} of capacity"
-    if ms is None:
-        return Claim(f"{where}: no {name} with only {len(each.latencies_ms)} articles, aim {aim_ms:g} ms", held=False)
-    return Claim(f"{where}: {name} {ms:.0f} ms from publish to visible, aim at most {aim_ms:g} ms", held=ms <= aim_ms)

@@ -1,16 +1,11 @@
-"""The rows of the leg `peers` -> tables, the plot, the claim, and the table of a page.
-
-`python -m tools.bench.peers.results FOLDER` prints the page's table of the rows that a run on a GPU wrote there.
-"""
+"""The rows of the leg `peers` -> tables, the plot and the claim."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
-from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table, read_rows
+from tools.bench.outcome import Claim, Outcome, Plot, Row, Series, Table
 
 OURS, BARE = "ours", "the bare engine"
 STEP = "peers"
@@ -79,23 +74,3 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         f"where an article is one window (aim {SAME_IF_SHORT}), {long:.3f} where it is cut (aim {SAME_IF_LONG})"
     )
     return [Claim(text, held=short >= SAME_IF_SHORT and long >= SAME_IF_LONG)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The table of a page. Raises SystemExit for rows of a dry run, and without rows: figures come from a GPU alone."""
-    if not rows or any(row.get("dry") for row in rows):
-        raise SystemExit("no rows of a GPU")
-    lines = ["| model | worker | articles/s | windows a day | ours is | F1 |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        if "not_measured" in row:
-            cells = [row["worker"], f"not measured: {row['not_measured']}", "", "", ""]
-        else:
-            f1 = "" if row["same_entities_f1"] is None else f"{row['same_entities_f1']:.2f}"
-            billions = f"{row['windows_a_day'] / 1e9:.2g} billion"
-            cells = [_name(row), f"{row['articles_per_s']:,.0f}", billions, f"{row['ours_over_this']:.2f}x", f1]
-        lines.append("| " + " | ".join([f"{row['model']} ({row['shape']})", *cells]) + " |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(markdown([row for row in read_rows(Path(sys.argv[1])) if row["step"] == STEP]))

@@ -3,6 +3,8 @@
 Follows confluent-kafka's own exactly-once example (`examples/eos_transactions.py`). A failure ends the process; the next
 one continues at the committed offsets. The bench sends orders as lines of JSON, so a peer loads its model once, as a service
 would, and runs as often as it is asked.
+
+    python -m tools.bench.peers.transfer    # without a model: what Kafka alone costs, for the leg `latency`
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 from tools.bench.child import tell
-from tools.bench.peers.records import Article
+from tools.bench.peers.records import Article, Found, encode
 
 POLL_RECORDS = 64
 """Unless the order says otherwise."""
@@ -129,3 +131,12 @@ def obey(make: Callable[[Options], Enrich], compilations: Callable[[], int] = la
         polling = options.get("poll_records", POLL_RECORDS)
         done = transfer(Route(**order["route"]), make(options), articles=order["articles"], poll_records=polling)
         tell(replace(done, compilations=compilations() - before))
+
+
+def _without_a_model(_options: Options) -> Enrich:
+    card = {"name": "none", "digest": "", "precision": ""}
+    return lambda articles: [encode(article, Found([], {"truncated": False}), card) for article in articles]
+
+
+if __name__ == "__main__":
+    obey(_without_a_model)
