@@ -13,7 +13,7 @@ from enricher.worker.records.input_records import Article, FieldName, Float32Arr
 TaskKind = str
 """The name of a kind of head (worker/heads)."""
 Pooling = Literal["mean", "first_window", "max"]
-"""How the answers of windows make that of their article: the mean weighted by owned tokens, the first, the largest."""
+"""How the answers for windows become the article's: the mean weighted by owned tokens, the first, the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class EnrichedRecord:
     labels: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How often each label of entities and classes was found, by task and label. For telemetry, not for the record."""
     transforms: Sequence[TransformCard] = ()
-    """The team's own functions that the worker calls, that before the model first."""
+    """The team's own functions that the worker calls; the one before the model is first."""
     catalogue: CatalogueCard | None = None
     """The catalogue that the entities' ids are from; None without one."""
 

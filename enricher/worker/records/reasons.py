@@ -14,7 +14,7 @@ MODEL_FAILS = "the model fails on one of its windows"
 BROKER_REFUSES = "the broker refuses its output"
 """The reason of letters whose message is the broker's."""
 OWN_CODE_FAILS, OWN_ANSWER = "your own code raises an error", "what your own code returns cannot be used"
-"""The reasons of letters whose message is what a function of the team says, and ours about what it returns."""
+"""The reasons of letters whose message is an error of the team's function, or ours about what it returns."""
 
 _OURS = """
 value is empty

@@ -7,13 +7,13 @@ is taken back: a record that waits cannot kill. After `max_deaths` attempts the 
 partition is assigned, the worker has at most one record in flight, and counts each record before it takes it alone. A
 record with which `ALONE_DEATHS` processes ended, alone, becomes a dead letter.
 
-A process counts from its attempt on, whatever ends it, because what kills it leaves no time to say so. A process that ends
-for a reason that no record can be takes its attempt back, as one that is stopped does: the topics do not allow what the
-settings ask for (exit code 2), the brokers refuse it (4), take none of its transactions (6), or deliver nothing (7). A
-record may be the cause of the other ends, so they count: a signal, a lack of memory, a bug, a device that fails, a model or
-a turn of the loop that hangs. A process can take nothing back while no broker answers (6), or once a newer producer has its
-transactional id (5). Such an end counts, but it blames a record only if it comes twice in a row while that record is alone
-in flight.
+A process counts from its attempt on, whatever ends it, because what kills it leaves no time to say so. A process that
+ends for a reason that no record can cause takes its attempt back, as one that is stopped does: the topics do not allow
+what the settings ask for (exit code 2), the brokers refuse it (4), take none of its transactions (6), or deliver
+nothing (7). A record may be the cause of the other ends, so they count: a signal, a lack of memory, a bug, a device
+that fails, a model or a turn of the loop that hangs. A process can take nothing back while no broker answers (6), or
+once a newer producer has its transactional id (5). Such an end counts, but it blames a record only if it comes twice in
+a row while that record is alone in flight.
 
 Only the rule is here; `worker/loop/isolation.py` applies it.
 """
@@ -159,8 +159,8 @@ class Attempts:
     def seal(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with.
 
-        A partition in `leaving` is given up in order, all its records wait, or the process ends for a reason that no record
-        can be.
+        A partition in `leaving` is given up in order, all its records wait, or the process ends for a reason that no
+        record can cause.
         """
         committable, marks = dict(release.committable), {}
         for partition in leaving:
