@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastavro import parse_schema
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from enricher.worker.contracts import RECORD_MESSAGE, SchemaType, record_descriptors, record_schema
@@ -26,19 +25,6 @@ OTHER_WORDS = {"schema_version", "metadata", "article", "field"}
 OWN_NUMBERS = range(1000, 2000)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a record, in words that all three kinds of schema share. `type`: of it, or of the items of a list."""
-
-    type: str
-    required: bool
-    list: bool = False
-
-
-Fields = dict[str, Field]
-"""By path, such as `entities.start`."""
-
-
 def json_schema() -> dict[str, Any]:
     """The JSON Schema as a document."""
     document: dict[str, Any] = json.loads((SCHEMAS / TYPES["JSON"]).read_text("utf-8"))
@@ -49,112 +35,6 @@ def avro_schema() -> dict[str, Any]:
     """The Avro schema as a document."""
     document: dict[str, Any] = json.loads((SCHEMAS / TYPES["AVRO"]).read_text("utf-8"))
     return document
-
-
-def of_json(schema: dict[str, Any], definitions: dict[str, Any], path: str = "") -> Fields:
-    """The fields of an object. An object without properties is a map of metadata, or a whole document."""
-    fields: Fields = {}
-    for name, given in schema["properties"].items():
-        place, is_list = f"{path}{name}", given.get("type") == "array"
-        item = given["items"] if is_list else given
-        if "$ref" in item:
-            item = definitions[item["$ref"].rpartition("/")[2]]
-        kind = {"metadata": "texts", "article": "string"}.get(place) or item.get("type")
-        nullable = isinstance(kind, list)
-        if nullable:
-            assert ["object", "null"] == kind
-            kind = "object"
-        if "contentEncoding" in item:
-            kind = "bytes"
-        if kind is None:
-            kind = "integer" if isinstance(item.get("const"), int) else "string"  # a constant, or one of several texts
-        fields[place] = Field(kind, name in schema["required"] and not nullable, is_list)
-        if "properties" in item:
-            fields |= of_json(item, definitions, f"{place}.")
-    return fields
-
-
-AVRO_TYPES = {"int": "integer", "long": "integer", "double": "number", "float": "number"}
-
-
-def of_avro(schema: dict[str, Any], path: str = "", named: dict[str, Any] | None = None) -> Fields:
-    """The fields of a record. An optional one is a union with null, which is also its default.
-
-    `named`: the records that were declared before, which later fields name.
-    """
-    fields: Fields = {}
-    named = {} if named is None else named
-    for given in schema["fields"]:
-        place, kind = f"{path}{given['name']}", given["type"]
-        optional = isinstance(kind, list)
-        if optional:
-            assert (["null"], None) == (kind[:-1], given["default"]), "null first, because it is the default"
-            kind = kind[-1]
-        else:
-            assert "default" not in given
-        is_list = isinstance(kind, dict) and kind["type"] == "array"
-        item = kind["items"] if is_list else kind
-        if isinstance(item, str):
-            item = named.get(item, item)
-        fields |= {place: Field(avro_type(item), not optional, is_list)}
-        if isinstance(item, dict) and item["type"] == "record":
-            named[item["name"]] = item
-            fields |= of_avro(item, f"{place}.", named)
-    return fields
-
-
-def avro_type(kind: Any) -> str:  # noqa: ANN401  text or object
-    """The name of an Avro type in our words."""
-    if isinstance(kind, str):
-        return AVRO_TYPES.get(kind, kind)
-    if kind["type"] == "map":
-        assert "string" == kind["values"]
-        return "texts"
-    assert "record" == kind["type"]
-    return "object"
-
-
-EMPTY_LISTS = {
-    "classifications",
-    "dropped_fields",
-    "embeddings",
-    "embeddings.vector",
-    "entities.ids",
-    "regressions",
-    "tasks",
-    "transforms",
-}
-"""Lists that may be absent: in Protobuf they are empty then."""
-
-PROTOBUF_TYPES = {
-    FieldDescriptorProto.TYPE_INT32: "integer",
-    FieldDescriptorProto.TYPE_INT64: "integer",
-    FieldDescriptorProto.TYPE_DOUBLE: "number",
-    FieldDescriptorProto.TYPE_FLOAT: "number",
-    FieldDescriptorProto.TYPE_STRING: "string",
-    FieldDescriptorProto.TYPE_BYTES: "bytes",
-    FieldDescriptorProto.TYPE_BOOL: "boolean",
-    FieldDescriptorProto.TYPE_MESSAGE: "object",
-}
-
-
-def of_protobuf(file: FileDescriptorProto, message: DescriptorProto, path: str = "") -> Fields:
-    """The fields of a message. One that may be absent is `optional`, a map is empty then."""
-    messages = {f".{file.package}.{each.name}": each for each in file.message_type}
-    fields: Fields = {}
-    for given in message.field:
-        place, repeated = f"{path}{given.name}", given.label == FieldDescriptorProto.LABEL_REPEATED
-        inner = messages.get(given.type_name)
-        if repeated and inner is None and given.type == FieldDescriptorProto.TYPE_MESSAGE:
-            entry = next(each for each in message.nested_type if given.type_name.endswith(f".{each.name}"))
-            assert ["string", "string"] == [PROTOBUF_TYPES[field.type] for field in entry.field]
-            fields[place] = Field("texts", required=False)
-            continue
-        required = not given.proto3_optional and place not in EMPTY_LISTS
-        fields[place] = Field(PROTOBUF_TYPES[given.type], required, repeated)
-        if inner:
-            fields |= of_protobuf(file, inner, f"{place}.")
-    return fields
 
 
 def shipped() -> FileDescriptorSet:
@@ -170,29 +50,23 @@ def compiled(folder: Path, *options: str) -> FileDescriptorSet:
     return FileDescriptorSet.FromString(out.read_bytes())
 
 
-def test_the_three_schemas_have_the_same_fields() -> None:
-    """Names, types, and which must be there; a field that one of them lacks would be lost in that format."""
-    document = json_schema()
-    wanted = of_json(document, document["$defs"])
-    (file,) = shipped().file
-    assert wanted == of_avro(avro_schema())
-    assert wanted == of_protobuf(file, file.message_type[0])
-    assert {"entities.start", "model.digest", "metadata", "article"} < wanted.keys()
-
-
 def test_the_avro_schema_says_what_the_json_schema_says() -> None:
-    """Descriptions are equal; what is absent in JSON is null in Avro."""
+    """Descriptions are equal; what may be absent in JSON may be null in Avro, and is by default."""
     document, avro = json_schema(), avro_schema()
     entity = next(field for field in avro["fields"] if field["name"] == "entities")["type"]["items"]
-    pairs = [(avro, document["properties"]), (entity, document["$defs"]["entity"]["properties"])]
-    for name in ("classifications", "embeddings", "regressions", "tasks"):
+    pairs = [(avro, document), (entity, document["$defs"]["entity"])]
+    for name in ("classifications", "embeddings", "regressions", "tasks", "transforms"):
         inner = next(field for field in avro["fields"] if field["name"] == name)["type"][1]["items"]
-        pairs.append((inner, document["$defs"][name[:-1]]["properties"]))
-    for record, properties in pairs:
+        pairs.append((inner, document["$defs"][name[:-1]]))
+    for record, schema in pairs:
+        assert schema["properties"].keys() == {field["name"] for field in record["fields"]}
         for field in record["fields"]:
-            description = properties[field["name"]]["description"]
+            name, kind, given = field["name"], field["type"], schema["properties"][field["name"]]
             assert field["doc"]
-            assert field["name"] in OTHER_WORDS or field["doc"] == description.replace("Absent where", "Null where")
+            assert name in OTHER_WORDS or field["doc"] == given["description"].replace("Absent where", "Null where")
+            may_lack = name not in schema["required"] or "null" in given.get("type", ())
+            assert may_lack == isinstance(kind, list) == ("default" in field), name
+            assert not may_lack or (["null"], None) == (kind[:-1], field["default"]), "null first, as it is the default"
     for name in ("model", "coverage"):
         inner = next(field for field in avro["fields"] if field["name"] == name)["type"]
         wanted = {key: value["description"] for key, value in document["properties"][name]["properties"].items()}

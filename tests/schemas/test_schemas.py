@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.offenders import assert_none
 from support.properties import any_text
-from support.records import encoder_of, finished, plain_record
+from support.records import encoder_of, finished, plain_record, writer_of
 
 from enricher.errors import InvalidArticle
 from enricher.worker.articles import (
+    FORMATS,
     MAX_CHARS,
     MAX_ID_CHARS,
     MAX_REASON_BYTES,
@@ -26,6 +27,7 @@ from enricher.worker.articles import (
     RECORD_NAMESPACE,
     EventHeaders,
     encode_record,
+    record_as_json,
     record_headers,
 )
 from enricher.worker.articles.html_text import read_html
@@ -179,7 +181,7 @@ def test_written_record_is_valid(article: Article, label: str, score: float, cov
 
 
 def test_every_written_field_is_described_and_the_other_way_round() -> None:
-    """A field that only one side knows is a field that somebody waits for in vain."""
+    """A field that only one side knows is a field that somebody waits for in vain; no format lacks one of them."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
     _, html = read_html(["Oslo"])
@@ -221,6 +223,9 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
     assert definitions["candidate"]["properties"].keys() == written["entities"][0]["ids"][0].keys()
     for part in ("model", "coverage", "catalogue"):
         assert properties[part]["properties"].keys() == written[part].keys()
+    for name, written_format in FORMATS.items():
+        value = writer_of(name).write(record)
+        assert written == orjson.loads(record_as_json(value, written_format.content_type)), name
 
 
 def test_offsets_of_the_example_records_count_in_their_articles() -> None:
