@@ -1,4 +1,4 @@
-"""`ArticleReader`: frames, decoders and mapping joined, and that no record can end the worker."""
+"""`ArticleReader`: frames, decoders and mapping joined, delete events, and that no record can end the worker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import any_text
 from support.records import article_in
 
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.worker.articles import ArticleReader, FieldMapping, formats, reader
-from enricher.worker.articles.envelope import Frame
+from enricher.worker.articles import ArticleReader, DeleteEvents, FieldMapping, formats, reader
+from enricher.worker.articles.reader import Scalar
 from enricher.worker.articles.schemas import Decoder, SchemaRef
-from enricher.worker.records import Article, Headers, Partition, RawRecord
+from enricher.worker.records import Article, Headers, Partition, RawRecord, Tombstone
 
 LIMIT_CHARS, LIMIT_BYTES = 1000, 5000
 CANARY = "xyzzycanary"
@@ -52,16 +55,6 @@ class Registry:
         if self._pending:
             raise SchemaPending(reference)
         return self._decode
-
-
-@pytest.fixture(autouse=True)
-def _frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames as Confluent's prefix has them; how others look is the matter of `framing`."""
-
-    def framed(value: bytes, _headers: Headers) -> Frame | None:
-        return Frame(SchemaRef("id", str(value[4])), value[5:]) if value[:1] == b"\x00" else None
-
-    monkeypatch.setattr(reader, "read_frame", framed)
 
 
 # ---- JSON
@@ -226,3 +219,94 @@ def test_json_with_a_schema_is_kept_byte_by_byte() -> None:
     other = reads(decoders=Registry(lambda _payload: USUAL), keep_document=True)
     for payload in (b'{"id": "b"}', b"{\x02", b"{}", b"[]", b"", text):
         assert orjson.dumps(USUAL) == article_in(other.read(raw(FRAMED + payload))).document
+
+
+# ---- delete events
+
+
+IN_AFTER = FieldMapping({"id": "/after/id", "body": "/after/body"}, scalar_ids=True)
+BEFORE = FieldMapping({"id": "/before/id"}, scalar_ids=True)
+DELETED = {"op": "d", "before": {"id": 1004, "body": CANARY}, "after": None}
+CREATED = {"op": "c", "before": None, "after": {"id": 7, "body": "Rain in Bergen."}}
+CHANGES = DeleteEvents("/op", ["d"], BEFORE)
+
+
+def changes(deletes: DeleteEvents, **more: Any) -> ArticleReader:  # noqa: ANN401  as the reader takes
+    """A reader of change events."""
+    return reads(mapping=IN_AFTER, deletes=deletes, **more)
+
+
+def test_a_delete_event_is_a_tombstone_in_every_form() -> None:
+    """JSON, framed JSON, and what a decoder returns; the article beside it is one as ever."""
+    for document, expected in ((DELETED, Tombstone(b"1004")), (CREATED, Article("7", "", "Rain in Bergen."))):
+        text = orjson.dumps(document)
+        assert expected == changes(CHANGES).read(raw(text))
+        assert expected == changes(CHANGES).read(raw(FRAMED + text))
+        assert expected == changes(CHANGES, decoders=Registry(orjson.loads)).read(raw(FRAMED + text))
+
+
+def test_the_key_of_the_input_is_that_of_the_tombstone() -> None:
+    """Every output has it, so the id is not even looked at; an empty key is none."""
+    assert Tombstone() == changes(CHANGES).read(raw(orjson.dumps({"op": "d"}), key=b"k"))
+    assert Tombstone(b"1004") == changes(CHANGES).read(raw(orjson.dumps(DELETED), key=b""))
+
+
+def test_without_an_own_pointer_the_id_is_where_articles_have_it() -> None:
+    """In the document, or in a header."""
+    usual = DeleteEvents("/deleted", [True], FieldMapping())
+    assert Tombstone(b"a-1") == changes(usual).read(raw(orjson.dumps({"id": "a-1", "deleted": True})))
+    in_header = DeleteEvents("/deleted", [True], FieldMapping({"id": "header:ce_id"}))
+    assert Tombstone(b"event") == changes(in_header).read(raw(orjson.dumps({"deleted": True}), (("ce_id", b"event"),)))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"op": "d"}, "id is missing at /before/id"),
+        ({"op": "d", "before": {"id": ""}}, "id is empty"),
+        ({"op": "d", "before": {"id": [CANARY]}}, "id is not a string at /before/id"),
+        ({"op": "d", "before": {"id": "x" * 513}}, "id has 513 characters, at most 512 are allowed"),
+    ],
+)
+def test_an_event_without_key_and_id_is_refused(document: object, reason: str) -> None:
+    """A tombstone that deletes nothing would hide that the article is still there."""
+    found = refusal(orjson.dumps(document), changes(CHANGES))
+    assert f"the delete event has neither a key nor an id: {reason}" == found
+
+
+def test_an_id_that_is_no_text_is_refused() -> None:
+    """A decoder may let lone surrogates through, and they have no bytes."""
+    with pytest.raises(InvalidArticle, match="lone surrogate"):
+        CHANGES.tombstone({"op": "d", "before": {"id": "\ud83d"}}, raw(b"{}"))
+
+
+@pytest.mark.parametrize("marks", [True, 1, "1", 0, False, ""])
+def test_values_have_types(marks: Scalar) -> None:
+    """True is 1 to Python, but not to a publisher; numbers with a fraction, null, lists and objects mark nothing."""
+    deletes = DeleteEvents("/deleted", [marks], FieldMapping())
+    for found in (True, 1, "1", 0, False, "", 1.0, 0.0, None, [marks], {"deleted": marks}):
+        assert deletes.is_delete({"deleted": found}) == (type(found) is type(marks) and found == marks)
+    assert not deletes.is_delete({})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False) | any_text(max_size=3) | st.just("d"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["op", "id", "x"]), inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(
+    document=st.dictionaries(st.sampled_from(["op", "id", "body", "before", "after"]), json_values, max_size=5),
+    field=st.sampled_from(["/op", "/op/op", "/op/0", "/id"]),
+    key=st.sampled_from([None, b"", b"k", b"\xff"]),
+)
+def test_any_document_is_an_article_a_tombstone_or_refused(
+    document: dict[str, Any], field: str, key: bytes | None
+) -> None:
+    """Whatever a publisher writes, a tombstone has a key."""
+    try:
+        found = changes(DeleteEvents(field, ["d", True, 1], BEFORE)).read(raw(orjson.dumps(document), key=key))
+    except InvalidArticle:
+        return
+    assert isinstance(found, Article) or key or (isinstance(found, Tombstone) and found.key)
