@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import reduce
@@ -14,10 +14,9 @@ from uuid import UUID
 
 import fastavro
 import pytest
-from support.bounded import Hostile, outcomes
+from support.bounded import Hostile, outcomes, refusal
 from support.properties import examples
 
-from enricher.errors import InvalidArticle
 from enricher.worker.articles.formats import compile_schema
 from enricher.worker.articles.schemas import Decoder, NamedSchema, Schema
 
@@ -62,13 +61,6 @@ def nested_records(levels: int) -> str:
     for number in range(levels):
         kind = {"type": "record", "name": f"N{number}", "fields": [{"name": "a", "type": kind}]}
     return json.dumps(kind)
-
-
-def refusal(attempt: Callable[[], object]) -> str:
-    """The text of the InvalidArticle."""
-    with pytest.raises(InvalidArticle) as caught:
-        attempt()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tracemalloc
 from base64 import b64encode
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
-from support.bounded import Hostile, binary, outcomes
+from support.bounded import Hostile, binary, outcomes, refusal
 
-from enricher.errors import InvalidArticle
 from enricher.worker.articles.envelope import read_frame
 from enricher.worker.articles.formats import compile_schema, protobuf_schema
 from enricher.worker.articles.formats.protobuf_schema import load_files
@@ -101,13 +99,6 @@ def proto(text: str) -> Schema:
 def described(name: str, imported: str) -> str:
     """A file that imports another one, as Confluent's Python client registers it."""
     return b64encode(FileDescriptorProto(name=name, dependency=[imported]).SerializeToString()).decode()
-
-
-def refusal(attempt: Callable[[], object]) -> str:
-    """The text of the InvalidArticle."""
-    with pytest.raises(InvalidArticle) as caught:
-        attempt()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from commands.cli_runner import run
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from dead_letters.lettering import Made, die, expected, publish_and_die, redrive, redriven
 from kafka.harness import Sent, publish, transaction, worker
 from support.made_again import make_again, topic_id
+from support.operating import delete_records
 from support.patience import PATIENCE_S
 from support.reading import read_all
 from support.topics import Topics
@@ -183,10 +184,7 @@ def test_what_retention_has_hidden_is_left_unless_it_is_asked_for(topics: Topics
     """A newer record may be among what is gone. A letter without a key has none, and its value is in the letter."""
     places = publish_and_die(topics, [Sent(b"a", b"1"), Sent(None, b"2")])
     publish(topics.bootstrap_servers, topics.input, [Sent(b"x%d" % n, b"x") for n in range(40)])
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    everything = [TopicPartition(topics.input, number, -1) for number in range(4)]
-    for future in admin.delete_records(everything).values():
-        future.result(PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.input, dict.fromkeys(range(4), -1))
     assert redrive(topics) == {"sent": 1, "unchecked": 1}
     assert redrive(topics) == {"unchecked": 1}
     assert redrive(topics, "--unchecked") == {"sent": 1}
@@ -200,9 +198,7 @@ def test_a_letter_behind_one_that_was_left_is_not_sent_twice(topics: Topics) -> 
             producer.produce(topics.input, b"x", None, partition=0)
     die(topics, [Made((0, 0), Sent(None, b"x"), error_type="Other"), Made((0, 1), Sent(None, b"x"))])
     assert redrive(topics, "--type", "InvalidArticle") == {"sent": 1, "not_selected": 1}
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topics.input, 0, -1)]).values():
-        future.result(PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.input, {0: -1})
     assert redrive(topics, "--type", "InvalidArticle") == {"unchecked": 1, "not_selected": 1}
 
 
@@ -228,9 +224,7 @@ def test_a_newer_letter_tells_what_the_input_has_lost(topics: Topics) -> None:
     with transaction(topics.bootstrap_servers, f"{topics.group}/in") as producer:
         for _ in range(20):
             producer.produce(topics.input, b"x", b"x", partition=0)
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topics.input, 0, -1)]).values():
-        future.result(PATIENCE_S)
+    delete_records(topics.bootstrap_servers, topics.input, {0: -1})
     die(topics, [older, newer])
     assert redrive(topics, "--type", "InvalidArticle", "--unchecked") == {"superseded": 1, "not_selected": 1}
 

@@ -6,10 +6,13 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from enricher.errors import InvalidArticle
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.records import Headers
 from support.patience import PATIENCE_S
@@ -64,6 +67,13 @@ def limit_memory(more_bytes: int | None) -> None:
     size_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (hard if more_bytes is None else size_bytes + more_bytes, hard))
+
+
+def refusal(attempt: Callable[[], object]) -> str:
+    """The text of the InvalidArticle that an attempt ends in."""
+    with pytest.raises(InvalidArticle) as caught:
+        attempt()
+    return str(caught.value)
 
 
 def binary(headers: Sequence[tuple[str, str | bytes | None]]) -> Headers:
