@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,16 +10,40 @@ import numpy as np
 import pytest
 from support.models import open_minilm
 
+from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Float32Array, Partition, RawRecord, Ticket, Window
 
 MakeWindow = Callable[[Sequence[int]], Window]
 DATA = Path(__file__).parent.parent / "data"
 REFERENCE = DATA / "reference"
 """Small checkpoints of each family, with PyTorch's logits."""
+
+
+def change_config(folder: Path, **changes: object) -> Path:
+    """Change values of config.json; returns the folder."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    return folder
+
+
+def refusal_of(folder: Path) -> str:
+    """The reason for which a folder is not opened."""
+    with pytest.raises(ModelError) as caught:
+        Checkpoint.open(folder)
+    return str(caught.value)
+
+
+def reference_of(family: str, window: MakeWindow) -> tuple[list[Window], Float32Array]:
+    """Eight windows of 1 to 130 tokens, and PyTorch's logits `[tokens, labels]` for all of their tokens."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
+    real = reference["attention_mask"].astype(bool)
+    return [window(ids[:length].tolist()) for ids, length in rows], reference["logits"][real]
 
 
 @pytest.fixture(scope="session")

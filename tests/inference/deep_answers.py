@@ -1,12 +1,11 @@
-"""A deep checkpoint's answers to texts, in batches of mixed lengths; and changes to its config.json."""
+"""A deep checkpoint's answers to texts, in batches of mixed lengths."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from inference.conftest import MakeWindow
 from support.layout import rows_of
 
@@ -61,7 +60,26 @@ def heads_answers(
     return found
 
 
-def edit(folder: Path, change: dict[str, Any]) -> None:
-    """Change values of config.json."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+def require_reference(
+    folders: Mapping[str, Path],
+    expected: Mapping[str, Float32Array],
+    variant: Variant,
+    window: MakeWindow,
+    cache_dir: Path,
+    texts: Sequence[Int32Array],
+) -> None:
+    """In one graph, each head in its folder says what transformers says. Raises AssertionError."""
+    names = ["head.0.logits", *(f"head.{index}.rows" for index in range(1, len(folders)))]
+    outputs = dict(zip(folders, names if len(names) > 1 else ["logits"], strict=True))
+    found = heads_answers([*folders.values()], variant, window, cache_dir, [*outputs.values()], texts)
+    for head, output in outputs.items():
+        ours = found[output]
+        if head == "labels":
+            ours = [values[: len(ids)] for values, ids in zip(ours, texts, strict=True)]
+            difference = np.abs(np.concatenate(ours) - expected[head]).max()
+        else:
+            # Windows of one or two tokens own none, of which a mean could be made.
+            rows = [number for number, ids in enumerate(texts) if len(ids) > 2 or head != "mean vector"]
+            difference = np.abs(np.stack(ours) - expected[head])[rows].max()
+        print(f"\n{variant.name} {head}: {difference:.1e}")
+        assert difference < LIMITS[variant.precision]

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from enricher.worker.inference.checkpoint.families import EncoderConfig
@@ -14,10 +13,8 @@ from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, Packe
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.batch_sizes import FIXED_SHARE, MOST_TOKENS, gpu_batch_tokens
 from enricher.worker.inference.run.model import PreparedModel, open_model
-from enricher.worker.records import ModelCard, Partition, RawRecord, Ticket, Window
-from enricher.worker.rules.batching import BatchRules
-from enricher.worker.rules.packing import ArrivalScheduler
-from enricher.worker.wiring.loaded_tasks import EARLY_OVERHEAD, RUN_OVERHEAD_TOKENS, default_batch_tokens
+from enricher.worker.records import ModelCard
+from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from tools import SCRIPTS
 from tools.bench.gpu.checkpoints import SHAPES
 
@@ -90,21 +87,6 @@ def test_only_packed_fp16_on_a_gpu_has_a_size_of_its_own(tmp_path: Path) -> None
     assert 8_192 == default_batch_tokens(replace(prepared, variant=PackedCudaFloat32()))
     assert 8_192 == default_batch_tokens(replace(prepared, variant=PaddedFloat32(runtime="cuda")))
     assert 512 == default_batch_tokens(replace(prepared, variant=PaddedFloat32()))
-
-
-@pytest.mark.parametrize(("load", "windows"), [(0.1, 1), (0.25, 12), (0.4, 40)])
-def test_at_low_load_a_larger_budget_delays_nothing(load: float, windows: int) -> None:
-    """An idle thread gets what waits at once, whatever a full batch would be."""
-    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b""), 0.0)
-    waiting = [Window(ticket, np.zeros(256, np.int32), 0, 0, 256, 0, 0.0)] * windows
-    taken = []
-    for most in (8_192, MOST_TOKENS):
-        rules = BatchRules((256,), most, 0.05, RUN_OVERHEAD_TOKENS["cuda"], EARLY_OVERHEAD["cuda"])
-        scheduler = ArrivalScheduler(rules)
-        scheduler.add(waiting)
-        batch = scheduler.next_batch(0.001, idle_threads=1, load=load)
-        taken.append(len(batch.windows) if batch else 0)
-    assert [min(windows, 32), windows] == taken
 
 
 def test_the_fixed_cost_is_within_its_share_below_the_largest_batch() -> None:

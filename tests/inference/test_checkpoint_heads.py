@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inference.conftest import refusal_of
 from safetensors.numpy import load_file, save_file
 from support.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
@@ -36,12 +37,6 @@ def _edit(folder: Path, file: str = "config.json", **changes: object) -> Path:
     values = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps({**values, **changes}))
     return folder
-
-
-def _refusal(folder: Path) -> str:
-    with pytest.raises(ModelError) as caught:
-        Checkpoint.open(folder)
-    return str(caught.value)
 
 
 def _spec(
@@ -74,15 +69,14 @@ def test_the_head_of_each_kind_comes_from_its_folder(family: str, tmp_path: Path
     assert {"tokens", "first", of_all} == reads_of([entities.head, opened["cls"].head, opened["multi"].head])
 
 
-def test_classes_without_a_problem_type_are_single(folder: Callable[[HeadName], Path]) -> None:
-    """As in transformers, whose older releases do not write it."""
-    assert not Checkpoint.open(_edit(folder("multi"), problem_type=None)).head.multi_label
-
-
-def test_one_label_may_hold_or_not(folder: Callable[[HeadName], Path]) -> None:
-    """A head with one class, if it is multi-label."""
-    path = _edit(folder("multi"), id2label={"0": "urgent"})
-    assert ("urgent",) == Checkpoint.open(path).head.labels
+def test_what_a_configuration_need_not_say_or_says_twice(folder: Callable[[HeadName], Path]) -> None:
+    """Older releases of transformers write no problem type; one label may hold or not; a pooling has two names."""
+    multi = folder("multi")
+    assert ("urgent",) == Checkpoint.open(_edit(multi, id2label={"0": "urgent"})).head.labels
+    assert not Checkpoint.open(
+        _edit(multi, problem_type=None, id2label={"0": "a", "1": "b", "2": "c"})
+    ).head.multi_label
+    assert "mean" == Checkpoint.open(_edit(folder("mean"), POOLING, pooling_mode="mean")).head.reads
 
 
 CONFIG, OTHER_POOLING = "config.json", {MODES: False}
@@ -101,7 +95,6 @@ PROMPTED = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
             "the meaning of its output is not clear",
         ),
         ("single", CONFIG, {"id2label": {}}, "id2label must name every label"),
-        ("single", CONFIG, {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
         ("single", CONFIG, {"id2label": {"0": "sport", "1": "sport"}}, "each once"),
         ("mean", CONFIG, {"architectures": ["BertForTokenClassification"]}, "id2label"),
         ("mean", CONFIG, {"hidden_size": 128}, "it pools vectors of 64 numbers, and config.json says 128"),
@@ -123,7 +116,7 @@ def test_a_configuration_that_means_something_else_is_refused(
     head: HeadName, file: str, changes: dict[str, Any], reason: str, folder: Callable[[HeadName], Path]
 ) -> None:
     """What we read differently from transformers, we do not read; for pooling, the message says what to do."""
-    refusal = _refusal(_edit(folder(head), file, **changes))
+    refusal = refusal_of(_edit(folder(head), file, **changes))
     assert reason in refusal
     assert file == CONFIG or any(way in refusal for way in ("Choose a model", 'Set "default_prompt_name"'))
 
@@ -151,7 +144,7 @@ def test_modules_that_are_not_built_are_refused(
         for number, (kind, path) in enumerate(zip(kinds, places, strict=True))
     ]
     (damaged / "modules.json").write_text(json.dumps(entries))
-    assert reason in _refusal(damaged)
+    assert reason in refusal_of(damaged)
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '[{"type": "Pooling"}]', "null"])
@@ -159,7 +152,7 @@ def test_modules_that_cannot_be_read_are_refused(content: str, folder: Callable[
     """Whatever is in the file."""
     damaged = folder("mean")
     (damaged / "modules.json").write_text(content)
-    assert "it does not list modules" in _refusal(damaged)
+    assert "it does not list modules" in refusal_of(damaged)
 
 
 def test_pooling_alone_is_enough(folder: Callable[[HeadName], Path]) -> None:
@@ -168,11 +161,6 @@ def test_pooling_alone_is_enough(folder: Callable[[HeadName], Path]) -> None:
     (path / "modules.json").unlink()
     (path / POOLING).write_text(json.dumps({"pooling_mode": "mean", "embedding_dimension": 64}))
     assert _spec("embedding", (), "mean", 64) == Checkpoint.open(path).head
-
-
-def test_a_mode_named_in_both_ways_is_one_mode(folder: Callable[[HeadName], Path]) -> None:
-    """As a release may write for older readers."""
-    assert "mean" == Checkpoint.open(_edit(folder("mean"), POOLING, pooling_mode="mean")).head.reads
 
 
 def test_the_digest_covers_what_describes_the_pooling(folder: Callable[[HeadName], Path]) -> None:
@@ -193,7 +181,7 @@ def test_a_head_without_its_weights_is_refused_before_anything_is_built(
     weights = load_file(path / WEIGHTS)
     del weights[name]
     save_file(weights, path / WEIGHTS)
-    refusal = _refusal(path)
+    refusal = refusal_of(path)
     assert f"no weight '{name}'" in refusal
     assert "Is this a complete BertForSequenceClassification?" in refusal
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from inference.test_external import exported
+from inference.exports import write_export
 from support.reports import report
 
 from enricher.errors import ModelError
@@ -23,7 +23,6 @@ from enricher.worker.inference.graph.padded import PaddedFloat16, PaddedFloat32
 from enricher.worker.inference.run import model
 from enricher.worker.inference.run.model import open_model, prepare
 from enricher.worker.inference.run.selection import choose, missing_reports
-from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import write_report
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
@@ -57,12 +56,6 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 def with_heads(folder: Path, size: int) -> Checkpoint:
     """A model with two heads of that size."""
     return open_model(write_checkpoint(folder, replace(SHAPE, hidden_size=2 * size)))
-
-
-@pytest.mark.parametrize("precision", ["auto", "fp32"])
-def test_without_a_report_fp32_serves_packed(checkpoint: Checkpoint, precision: Precision) -> None:
-    """By auto and by name; fp32 needs no report."""
-    assert PackedCudaFloat32() == choose([checkpoint], "cuda", precision).variant
 
 
 def test_the_built_in_model_has_no_report_yet_and_runs_packed_in_fp32() -> None:
@@ -108,7 +101,7 @@ def test_other_heads_run_padded_in_fp32_and_no_report_is_asked_for(size: int, tm
 
 def test_a_model_that_is_onnx_already_runs_padded(tmp_path: Path) -> None:
     """The choice names the variant that runs, and nothing is said of heads, which its configuration may lack."""
-    odd = open_model(exported("bert", tmp_path / "exported"))
+    odd = open_model(write_export("bert", None, tmp_path / "exported"))
     choice = choose([odd], "cuda", "auto")
     assert PADDED == choice.variant == choose([odd], "cuda", "fp32").variant
     assert all("runs padded" in why for variant, why in choice.rejected if variant.packs)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inference.conftest import MakeWindow
-from inference.deep_answers import LIMITS, VARIANTS, answers, edit, heads_answers
+from inference.conftest import MakeWindow, change_config
+from inference.deep_answers import LIMITS, VARIANTS, answers, require_reference
 from safetensors.numpy import load_file, save_file
 from support.deberta_references import (
     ANSWERED,
@@ -30,6 +30,7 @@ from enricher.worker.inference.graph.deberta import DistanceOrder, distance_rows
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.records import Float32Array
 
 TEXTS = texts_of(LENGTHS_TOKENS)
 
@@ -40,22 +41,10 @@ def test_every_head_says_what_transformers_says_up_to_512_tokens(
     shape: Shape, variant: Variant, window: MakeWindow, tmp_path: Path, cache_dir: Path
 ) -> None:
     """Shared and own projections, buckets or none, by query and by key; labels, classes, a number, vectors, in one graph."""
-    texts, expected = TEXTS[: P2C_TEXTS if shape == "p2c" else None], np.load(FOLDER / "deep.npz")
-    folders = {head: write_deep(shape, head, tmp_path / head) for head in ANSWERED[shape]}
-    names = ["head.0.logits", *(f"head.{index}.rows" for index in range(1, len(folders)))]
-    outputs = dict(zip(folders, names if len(names) > 1 else ["logits"], strict=True))
-    found = heads_answers([*folders.values()], variant, window, cache_dir, [*outputs.values()], texts)
-    for head, output in outputs.items():
-        ours, theirs = found[output], expected[f"{shape} {head}"]
-        if head == "labels":
-            ours = [values[: len(ids)] for values, ids in zip(ours, texts, strict=True)]
-            difference = np.abs(np.concatenate(ours) - theirs).max()
-        else:
-            # Windows of one or two tokens own none, of which a mean could be made.
-            rows = [number for number, ids in enumerate(texts) if len(ids) > 2 or head != "mean vector"]
-            difference = np.abs(np.stack(ours) - theirs)[rows].max()
-        print(f"\n{variant.name} {shape} {head}: {difference:.1e}")
-        assert difference < LIMITS[variant.precision]
+    texts, answered = TEXTS[: P2C_TEXTS if shape == "p2c" else None], np.load(FOLDER / "deep.npz")
+    folders: dict[str, Path] = {head: write_deep(shape, head, tmp_path / head) for head in ANSWERED[shape]}
+    expected: dict[str, Float32Array] = {head: answered[f"{shape} {head}"] for head in folders}
+    require_reference(folders, expected, variant, window, cache_dir, texts)
 
 
 @pytest.mark.parametrize("variant", [PaddedFloat32(), PackedFloat32()], ids=lambda variant: variant.name)
@@ -69,7 +58,7 @@ def test_the_comparison_catches_a_wrong_graph(
 ) -> None:
     """Buckets that begin a little elsewhere, or one term less, are far outside the tolerance."""
     folder = write_deep("v3", "labels", tmp_path / "model")
-    edit(folder, change)
+    change_config(folder, **change)
     expected = np.load(FOLDER / "deep.npz")["v3 labels"][-LENGTHS_TOKENS[-1] :]
     (found,) = answers(folder, variant, window, cache_dir, "logits", TEXTS[-1:])
     assert np.abs(found - expected).max() > 10 * LIMITS["fp32"]
@@ -101,9 +90,9 @@ def test_distances_have_their_rows_in_an_order_that_suits_every_length(
 def test_heads_share_an_encoder_whatever_they_say_of_the_pooler(tmp_path: Path) -> None:
     """The pooler belongs to the head. Other buckets are another encoder."""
     first, second = (Checkpoint.open(write_deep("v3", head, tmp_path / head)) for head in ("labels", "classes"))
-    edit(second.folder, {"pooler_hidden_size": None})
+    change_config(second.folder, pooler_hidden_size=None)
     assert first_difference(first, Checkpoint.open(second.folder)) is None
-    edit(second.folder, {"max_relative_positions": 400})
+    change_config(second.folder, max_relative_positions=400)
     assert "config.json differs" == first_difference(first, Checkpoint.open(second.folder))
 
 
@@ -146,7 +135,7 @@ def test_a_configuration_that_is_not_built_is_refused_by_name(
 ) -> None:
     """Within seconds, and nothing is left in the cache."""
     folder = write_deep("v3", "labels", tmp_path / "model")
-    edit(folder, change)
+    change_config(folder, **change)
     began_s = time.monotonic()
     with pytest.raises(ModelError) as caught:
         prepare_variant(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
@@ -158,7 +147,7 @@ def test_a_configuration_that_is_not_built_is_refused_by_name(
 def test_weights_of_the_other_kind_of_projection_are_named(tmp_path: Path) -> None:
     """The graph would ignore them, as transformers does with a warning."""
     folder = write_deep("v2", "labels", tmp_path / "model")
-    edit(folder, {"share_att_key": True})
+    change_config(folder, share_att_key=True)
     with pytest.raises(ModelError, match=r"12 of 68 weights would be ignored.*pos_key_proj"):
         open_model(folder)
 

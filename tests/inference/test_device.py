@@ -122,20 +122,16 @@ def test_a_session_is_opened_on_the_gpu_that_was_asked_for(
     assert ("use_tf32" in options) == (runtime == "cuda")
 
 
-@pytest.mark.parametrize(("asked", "index"), [("auto", "0"), ("cuda", "0"), ("cuda:0", "0"), ("cuda:1", "1")])
-def test_cuda_is_tried_on_the_gpu_that_was_asked_for_and_on_no_other(two_gpus: Opened, asked: str, index: str) -> None:
-    """A session on another GPU would take its memory; asking again opens none."""
-    assert resolve_device(asked) == "cuda"
+@pytest.mark.parametrize(("asked", "index"), [("auto", 0), ("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
+def test_cuda_is_tried_on_the_gpu_that_was_asked_for_and_on_no_other(
+    two_gpus: Opened, asked: str, index: int, tmp_path: Path
+) -> None:
+    """A session on another GPU would take its memory; asking again opens none. Variants are those of `cuda`, whichever."""
+    model = prepare(REFERENCE / "bert", device=asked, precision="fp32", cache_dir=tmp_path)
+    assert ("cuda", index, "cuda") == (model.device, model.device_id, model.variant.runtime)
     assert cuda_problem() is None
     assert resolve_device(asked) == "cuda"
-    assert [index] == two_gpus.device_ids
-
-
-def test_a_prepared_model_knows_its_gpu_and_everyone_else_the_kind(two_gpus: Opened, tmp_path: Path) -> None:
-    """Variants and reports are those of `cuda`, whichever it is."""
-    model = prepare(REFERENCE / "bert", device="cuda:1", precision="fp32", cache_dir=tmp_path)
-    assert ("cuda", 1, "cuda") == (model.device, model.device_id, model.variant.runtime)
-    assert ["1"] == two_gpus.device_ids
+    assert [str(index)] == two_gpus.device_ids
 
 
 def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
@@ -191,13 +187,6 @@ def test_threads_sleep_from_the_first_session_on(two_gpus: Opened, gpu_driver: F
     assert gpu_driver.calls.count("cuDevicePrimaryCtxSetFlags_v2") == 1
 
 
-def test_a_driver_that_cannot_block_is_used_nevertheless(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
-    """It is an old one."""
-    gpu_driver.lacks = {"cuDevicePrimaryCtxSetFlags_v2"}
-    assert resolve_device("cuda") == "cuda"
-    assert ["0"] == two_gpus.device_ids
-
-
 def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """FlashAttention 1, CUTLASS 2 and unfused 16, and not TensorRT's kernels; a report of the gate names them.
 
@@ -245,25 +234,17 @@ def test_onnx_runtime_knows_the_optimizer_by_this_name(
 
 
 @pytest.mark.parametrize(
-    ("free_mib", "limit_mib"), [(20_480, 19_968), (4_096, 3_584), (1_024, 896), (0, None)], ids=str
+    ("free_mib", "limit_mib"), [(20_480, 19_968), (4_096, 3_584), (1_024, 896), (0, None), (None, None)], ids=str
 )
 def test_a_session_leaves_memory_for_what_is_loaded_late(
-    two_gpus: Opened, gpu_driver: FakeDriver, free_mib: int, limit_mib: int | None
+    two_gpus: Opened, gpu_driver: FakeDriver, free_mib: int | None, limit_mib: int | None
 ) -> None:
-    """512 MiB of what is free, or an eighth where that is little. No limit where nothing would be left."""
-    gpu_driver.free_bytes = free_mib * 2**20
+    """512 MiB of what is free, or an eighth where that is little. No limit where nothing would be left, or nobody says."""
+    gpu_driver.free_bytes = (free_mib or 0) * 2**20
+    gpu_driver.refuses = {"cuMemGetInfo_v2"} if free_mib is None else set()
     open_session(b"", "cuda", threads_per_run=1, device_id=1)
     _, options = two_gpus.providers[-1]
     assert options.get("gpu_mem_limit") == (None if limit_mib is None else str(limit_mib * 2**20))
-
-
-def test_without_knowing_what_is_free_there_is_no_limit(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
-    """The first session of a process, which is the probe's, and a driver that does not say."""
-    gpu_driver.active = False
-    assert resolve_device("cuda") == "cuda"
-    gpu_driver.active, gpu_driver.refuses = True, {"cuMemGetInfo_v2"}
-    open_session(b"", "cuda", threads_per_run=1)
-    assert ["gpu_mem_limit" in options for _, options in two_gpus.providers] == [False, False]
 
 
 class TakesNoNode:
@@ -345,18 +326,13 @@ def test_the_commands_about_models_refuse_what_is_no_device_here(
 
 
 def test_a_gpu_is_named_by_its_number(gpu_driver: FakeDriver) -> None:
-    """As CUDA counts those that this process sees, whatever its handles are."""
+    """As CUDA counts those that this process sees. Drivers before 11.4 know no UUID; a name is cut to the space for it."""
     uuid = "abababab-abab-abab-abab-ababababab"
     assert Gpu("NVIDIA L4", "0000:3B:00.0", f"{uuid}00") == driver.gpu(0)
     assert Gpu("NVIDIA H200", "0000:3C:00.0", f"{uuid}01") == driver.gpu(1)
     assert (None, 2) == (driver.gpu(2), driver.gpu_count())
-    assert ["NVIDIA L4", "NVIDIA H200"] == [processor_name("cuda", index) for index in range(len(gpu_driver.gpus))]
-
-
-def test_a_name_of_any_length_and_bytes_is_taken(gpu_driver: FakeDriver) -> None:
-    """The driver cuts it to the space that it was given."""
-    gpu_driver.gpus = ["x" * 1000]
-    assert "x" * 255 == processor_name("cuda")
+    gpu_driver.lacks, gpu_driver.gpus = {"cuDeviceGetUuid_v2"}, ["x" * 1000]
+    assert Gpu("x" * 255, "0000:3B:00.0", None) == driver.gpu(0)
 
 
 @pytest.mark.parametrize("function", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId"])
@@ -368,32 +344,20 @@ def test_a_driver_that_does_not_answer_gives_no_gpu(gpu_driver: FakeDriver, func
     assert processor_name("cuda") == UNKNOWN_GPU
 
 
-def test_a_driver_that_knows_no_uuid_knows_the_rest(gpu_driver: FakeDriver) -> None:
-    """Those before 11.4 have none that tells slices apart."""
-    gpu_driver.lacks = {"cuDeviceGetUuid_v2"}
-    assert Gpu("NVIDIA L4", "0000:3B:00.0", None) == driver.gpu(0)
-
-
-def test_free_memory_is_that_of_the_context_that_computes(gpu_driver: FakeDriver) -> None:
-    """It is more than 32 bits hold; the context is given back."""
-    assert 20 * 2**30 == driver.free_bytes(1)
-    assert gpu_driver.balanced
-
-
 @pytest.mark.parametrize(
-    "function",
-    ["cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemGetInfo_v2"],
+    "refused",
+    [None, "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemGetInfo_v2"],
 )
-def test_free_memory_is_unknown_if_the_driver_refuses(gpu_driver: FakeDriver, function: str) -> None:
-    """The context is given back, whichever call fails."""
-    gpu_driver.refuses = {function}
-    assert driver.free_bytes(0) is None
+def test_free_memory_is_that_of_the_context_that_computes(gpu_driver: FakeDriver, refused: str | None) -> None:
+    """It is more than 32 bits hold, and unknown where a call fails; the context is given back, whichever it is.
+
+    Asking creates no context, which would take memory for as long as the process lives.
+    """
+    gpu_driver.refuses = {refused} if refused else set()
+    assert (None if refused else 20 * 2**30) == driver.free_bytes(1)
     assert gpu_driver.balanced
-
-
-def test_asking_for_free_memory_creates_no_context(gpu_driver: FakeDriver) -> None:
-    """It would take memory for as long as the process lives."""
     gpu_driver.active = False
+    del gpu_driver.calls[:]
     assert driver.free_bytes(0) is None
     assert "cuDevicePrimaryCtxRetain" not in gpu_driver.calls
 
@@ -407,13 +371,13 @@ def test_without_a_driver_everything_is_unknown(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("how", "why"), [("lacks", "the driver has no"), ("refuses", "fails with CUDA error 999")])
-def test_a_driver_that_cannot_block_is_logged_once(
+@pytest.mark.usefixtures("two_gpus")
+def test_a_driver_that_cannot_block_is_used_nevertheless(
     gpu_driver: FakeDriver, caplog: pytest.LogCaptureFixture, how: str, why: str
 ) -> None:
-    """Threads then poll, which costs cores and breaks nothing."""
+    """Threads then poll, which costs cores and breaks nothing; it is logged once."""
     setattr(gpu_driver, how, {"cuDevicePrimaryCtxSetFlags_v2"})
-    for _ in range(2):
-        driver.block_while_waiting(0)
+    assert ["cuda", "cuda"] == [resolve_device("cuda") for _ in range(2)]
     (logged,) = caplog.messages
     assert logged.startswith("threads that wait for the GPU take a whole core each: ")
     assert why in logged

@@ -59,15 +59,6 @@ def test_results_come_in_the_order_and_length_of_their_windows(engine: OnnxEngin
         assert ((each.scores > 1 / len(engine.labels)) & (each.scores <= 1)).all()
 
 
-def test_the_company_in_a_batch_does_not_change_labels(engine: OnnxEngine, pud_windows: list[Window]) -> None:
-    """A window alone, among others, and far from the longest one is labelled the same."""
-    windows = pud_windows[:12]
-    alone = [_labels(engine, [window])[0] for window in windows]
-    by_fours = [labels for first in range(0, 12, 4) for labels in _labels(engine, windows[first : first + 4])]
-    assert alone == by_fours
-    assert alone == _labels(engine, windows)
-
-
 def test_a_window_with_scores_that_are_not_finite_fails_alone(poisoned: OnnxEngine, window: MakeWindow) -> None:
     """NaN and both infinities in the weights reach the score; the other windows of the batch are answered as ever."""
     good, bad = window([2, 10, 11, 12, 3]), window([2, 10, POISON_ID, 3])
@@ -138,14 +129,6 @@ def test_a_thread_is_opened_with_a_run_in_its_own_thread(minilm: PreparedModel) 
     assert session.threads == {threading.get_ident()}
     replace_session(engine, lambda _: DeadSession())
     engine.open_thread()
-
-
-def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:
-    """Labels, card and provider are there for records, logs and metrics; warming up needs nothing."""
-    engine.warm_up()
-    assert engine.labels == ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
-    assert (engine.card.name, engine.card.precision) == ("newswire-minilm", "fp32")
-    assert engine.provider == "CPUExecutionProvider"
 
 
 def test_every_error_of_onnx_runtime_is_mapped() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from commands.model_app import run_model
-from inference.conftest import REFERENCE, MakeWindow
+from inference.conftest import REFERENCE, MakeWindow, change_config
+from inference.exports import VARIANTS, change_export, prepare_export, write_export
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
@@ -24,16 +26,11 @@ from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import open_model, prepare, prepare_variant
-from enricher.worker.inference.run.selection import choose, variants_for
+from enricher.worker.inference.run.selection import choose
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Batch, WindowFailure
 from tools.bench.plain_export import export
 
-VARIANTS = [
-    variant
-    for variant in variants_for("cpu")
-    if variant.problem() is None and not variant.quantised and "batch" in variant.token_dimensions
-]
 PAIRS = [
     (family, each) for family in sorted(BERT_FAMILIES) for each in VARIANTS if "bert" == family or each == VARIANTS[-1]
 ]
@@ -46,20 +43,12 @@ def tiny_tokenizer() -> Tokenizer:
     return Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
 
 
-def exported(family: str, folder: Path, *, subfolder: str = "") -> Path:
-    """A folder as an exporter leaves it: config.json and the ONNX file with its weights, no safetensors."""
-    (folder / subfolder).mkdir(parents=True)
-    shutil.copy(REFERENCE / family / "config.json", folder)
-    export(Checkpoint.open(REFERENCE / family), folder / subfolder)
-    return folder
-
-
 @pytest.mark.parametrize(("family", "variant"), PAIRS, ids=lambda each: each if isinstance(each, str) else each.name)
 def test_an_exported_model_gives_its_own_logits(
     family: str, variant: Variant, tmp_path: Path, window: MakeWindow
 ) -> None:
     """Each family's plain export, and one by each variant of the padded layout, against PyTorch's logits."""
-    checkpoint = open_model(exported(family, tmp_path / "model"))
+    checkpoint = open_model(write_export(family, None, tmp_path / "model"))
     reference = np.load(REFERENCE / family / "reference.npz")
     lengths = np.minimum(reference["lengths"], checkpoint.max_window_tokens)
     windows = [window(ids[:length].tolist()) for ids, length in zip(reference["input_ids"], lengths, strict=True)]
@@ -76,7 +65,7 @@ def test_an_exported_model_gives_its_own_logits(
 
 def test_int8_of_an_exported_model_is_refused_with_the_way_to_get_it(tmp_path: Path) -> None:
     """Its weights are somewhere in a graph that we do not know."""
-    checkpoint = open_model(exported("bert", tmp_path / "model"))
+    checkpoint = open_model(write_export("bert", None, tmp_path / "model"))
     reasons = {variant.name: why for variant, why in choose([checkpoint], "cpu", "auto").rejected}
     assert "this model is ONNX already: quantised by what is in a batch" in reasons["openvino-int8"]
     with pytest.raises(ModelError, match=r"int8 does not run here: .*prepare the checkpoint that it was exported from"):
@@ -85,7 +74,10 @@ def test_int8_of_an_exported_model_is_refused_with_the_way_to_get_it(tmp_path: P
 
 def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -> None:
     """Same labels and scores as our own graph of the same weights."""
-    folder = exported("bert", tmp_path / "model", subfolder="onnx")
+    folder = write_export("bert", None, tmp_path / "model")
+    (folder / "onnx").mkdir()
+    for name in ("model.onnx", "model.onnx.data"):
+        (folder / name).rename(folder / "onnx" / name)
     windows = (window([2, 10, 11, 12, 3]), window([2, 9, 3]))
     results = []
     for source in (folder, REFERENCE / "bert"):
@@ -117,18 +109,16 @@ def test_a_family_that_we_do_not_build_runs_from_its_export(tmp_path: Path, wind
 
 def test_weights_that_are_listed_as_inputs_are_weights(tmp_path: Path, window: MakeWindow) -> None:
     """As exporters of old leave them."""
-    windows, labels = Batch((window([2, 10, 11, 12, 3]),)), []
-    for name in ("plain", "old"):
-        folder = exported("bert", tmp_path / name)
-        model = onnx.load(str(folder / "model.onnx"))
-        if name == "old":
-            listed = [
-                helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in model.graph.initializer
-            ]
-            model.graph.input.extend(listed)
-        onnx.save(model, str(folder / "model.onnx"))
-        prepared = prepare(folder, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
-        (answer,) = by_window(OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(windows))
+
+    def list_weights(model: onnx.ModelProto) -> None:
+        for each in model.graph.initializer:
+            model.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+
+    labels = []
+    for name, change in (("plain", None), ("old", list_weights)):
+        prepared = prepare_export(write_export("bert", None, tmp_path / name, change))
+        engine = OnnxEngine(prepared, threads_per_run=1, pad_id=0)
+        (answer,) = by_window(engine.run(Batch((window([2, 10, 11, 12, 3]),))))
         assert isinstance(answer, WindowLabels)
         labels.append(answer.labels.tolist())
     assert labels[0] == labels[1]
@@ -136,16 +126,12 @@ def test_weights_that_are_listed_as_inputs_are_weights(tmp_path: Path, window: M
 
 def test_a_window_with_logits_that_are_not_finite_fails(tmp_path: Path, window: MakeWindow) -> None:
     """The rule for NaN is the same as for graphs of our own."""
-    folder = exported("bert", tmp_path / "model")
-    model = onnx.load(str(folder / "model.onnx"))
-    words = next(each for each in model.graph.initializer if each.name.endswith("word_embeddings.weight"))
-    table = onnx.numpy_helper.to_array(words).copy()
-    table[77] = np.nan
-    words.CopyFrom(onnx.numpy_helper.from_array(table, words.name))
-    onnx.save(model, str(folder / "model.onnx"))
-    prepared = prepare(folder, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+    folder = write_export("bert", None, tmp_path / "model")
+    row = Checkpoint.open(REFERENCE / "bert").weight("bert.embeddings.word_embeddings.weight")[77]
+    data = folder / "model.onnx.data"
+    data.write_bytes(data.read_bytes().replace(row.tobytes(), np.full_like(row, np.nan).tobytes()))
     batch = Batch((window([2, 77, 3]), window([2, 9, 3])))
-    bad, good = by_window(OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(batch))
+    bad, good = by_window(OnnxEngine(prepare_export(folder), threads_per_run=1, pad_id=0).run(batch))
     assert isinstance(good, WindowLabels)
     assert isinstance(bad, WindowFailure)
     assert bad.error_type == NOT_FINITE
@@ -153,7 +139,7 @@ def test_a_window_with_logits_that_are_not_finite_fails(tmp_path: Path, window: 
 
 def test_weights_that_we_can_build_from_are_preferred(tmp_path: Path) -> None:
     """A folder of the hub often has both; the graph of our own is faster."""
-    folder = exported("bert", tmp_path / "model")
+    folder = write_export("bert", None, tmp_path / "model")
     assert holds_onnx(folder)
     shutil.copy(REFERENCE / "bert" / "model.safetensors", folder)
     assert not holds_onnx(folder)
@@ -163,7 +149,7 @@ def test_weights_that_we_can_build_from_are_preferred(tmp_path: Path) -> None:
 
 def test_its_digest_covers_graph_weights_and_configuration(tmp_path: Path) -> None:
     """A change of one byte in any of them makes another model."""
-    folder = exported("bert", tmp_path / "model")
+    folder = write_export("bert", None, tmp_path / "model")
     digests = {OnnxModel.open(folder).digest}
     for name in ("config.json", "model.onnx", "model.onnx.data"):
         content = (folder / name).read_bytes()
@@ -205,29 +191,9 @@ def test_a_model_that_cannot_be_fed_or_read_is_refused(
     assert all(re.search(message, each["why"]) for each in variants)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"id2label": ["O", "B-PER"]}, "id2label must name a label for each number"),
-        ({"id2label": {"O": 0, "B-PER": 1}}, "id2label must name a label for each number"),
-        ({"max_position_embeddings": "many"}, "whole numbers"),
-        ({"vocab_size": [1]}, "whole numbers"),
-    ],
-)
-def test_a_configuration_that_cannot_be_read_is_refused(
-    changes: dict[str, object], message: str, tmp_path: Path
-) -> None:
-    """The graph says nothing of labels and limits."""
-    folder = exported("bert", tmp_path / "model")
-    config = json.loads((folder / "config.json").read_bytes())
-    (folder / "config.json").write_text(json.dumps(config | changes))
-    with pytest.raises(ModelError, match=message):
-        open_model(folder)
-
-
 def test_a_configuration_need_not_say_more_than_the_labels(tmp_path: Path) -> None:
     """Positions are then as many as usual, and any token may come."""
-    folder = exported("bert", tmp_path / "model")
+    folder = write_export("bert", None, tmp_path / "model")
     labels = json.loads((folder / "config.json").read_bytes())["id2label"]
     (folder / "config.json").write_text(json.dumps({"id2label": labels, "max_position_embeddings": None}))
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
@@ -235,31 +201,76 @@ def test_a_configuration_need_not_say_more_than_the_labels(tmp_path: Path) -> No
     assert (512, 0) == (tokenizer.max_window_tokens, tokenizer.pad_id)
 
 
-@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"])
-def test_a_file_that_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
-    """A download that was cut short, or a clone without its large files."""
-    folder = exported("bert", tmp_path / "model")
-    (folder / "model.onnx").write_bytes(content)
-    with pytest.raises(ModelError, match="Copy it again, completely"):
-        open_model(folder)
+def cut_short(folder: Path) -> None:
+    """The end of a download is missing."""
+    data = folder / "model.onnx.data"
+    data.write_bytes(data.read_bytes()[:-1])
 
 
-def test_weights_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
+def put_weights_outside(folder: Path) -> None:
     """They would be read, and copied, from anywhere on the machine."""
-    folder = exported("bert", tmp_path / "model")
-    (folder / "model.onnx.data").rename(tmp_path / "model.onnx.data")
-    model = onnx.load(str(folder / "model.onnx"), load_external_data=False)
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            entry.value = "../model.onnx.data" if entry.key == "location" else entry.value
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=r"its weights must lie beside it, and \.\./model\.onnx\.data does not"):
-        open_model(folder)
+    (folder / "model.onnx.data").rename(folder.parent / "model.onnx.data")
+
+    def point_there(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                entry.value = "../model.onnx.data" if entry.key == "location" else entry.value
+
+    change_export(folder, point_there)
 
 
-def test_weights_that_were_left_behind_are_named(tmp_path: Path) -> None:
-    """A copy without the file beside the graph is refused before it is run."""
-    folder = exported("bert", tmp_path / "model")
-    (folder / "model.onnx.data").unlink()
-    with pytest.raises(ModelError, match=r"weights missing: model\.onnx\.data"):
+def put_constant_outside(folder: Path) -> None:
+    """A constant may be in any file, so its place is checked like that of other weights."""
+    tensor = TensorProto(dims=[1], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="../secret")
+    node = helper.make_node("Constant", [], ["secret"], value=tensor)
+    change_export(folder, lambda model: model.graph.node.append(node))
+
+
+def halve(folder: Path) -> None:
+    """The weights are said to be in half precision."""
+
+    def name_halves(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            tensor.data_type = TensorProto.FLOAT16 if tensor.data_type == TensorProto.FLOAT else tensor.data_type
+
+    change_export(folder, name_halves)
+
+
+def quantise(folder: Path) -> None:
+    """There is a node that only quantised graphs have."""
+    node = helper.make_node("DynamicQuantizeLinear", ["logits"], ["q", "scale", "zero"])
+    change_export(folder, lambda model: model.graph.node.append(node))
+
+
+BESIDE, TAKE_FP32 = "its weights must lie beside it, and", ".*Take the export in fp32, usually onnx/model.onnx"
+NO_LABELS, COPY_AGAIN = "id2label must name a label for each number", "Copy it again, completely"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+"""What a clone without its large files has."""
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "model.onnx").write_bytes(b""), COPY_AGAIN),
+        (lambda folder: (folder / "model.onnx").write_bytes(POINTER), COPY_AGAIN),
+        (cut_short, r"its weights end at byte \d+ of model\.onnx\.data, which has"),
+        (lambda folder: (folder / "model.onnx.data").unlink(), r"weights missing: model\.onnx\.data"),
+        (put_weights_outside, rf"{BESIDE} \.\./model\.onnx\.data does not"),
+        (put_constant_outside, rf"{BESIDE} \.\./secret does not"),
+        # No gate could compare these with anything, and records would say fp32.
+        (halve, f"weights in half precision{TAKE_FP32}"),
+        (quantise, f"is quantised{TAKE_FP32}"),
+        # The graph says nothing of labels and limits.
+        (lambda folder: change_config(folder, id2label=["O", "B-PER"]), NO_LABELS),
+        (lambda folder: change_config(folder, id2label={"O": 0, "B-PER": 1}), NO_LABELS),
+        (lambda folder: change_config(folder, max_position_embeddings="many"), "whole numbers"),
+        (lambda folder: change_config(folder, vocab_size=[1]), "whole numbers"),
+    ],
+)
+def test_a_folder_that_is_damaged_is_refused(damage: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    """When it is opened, before anything of it runs."""
+    folder = write_export("bert", None, tmp_path / "model")
+    damage(folder)
+    with pytest.raises(ModelError, match=message):
         open_model(folder)

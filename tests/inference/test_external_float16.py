@@ -15,14 +15,13 @@ import numpy.typing as npt
 import onnx
 import pytest
 from commands.model_app import run_model
-from inference.conftest import MakeWindow
-from inference.test_external_heads import rows_of, windows_of, write_export
+from inference.conftest import MakeWindow, reference_of
+from inference.exports import rows_of, write_export
 from onnx import TensorProto, helper, numpy_helper
-from support.head_references import HEADS, OUTPUTS, HeadName
+from support.head_references import OUTPUTS
 from support.models import MINILM_FOLDER, open_minilm
 
 from enricher.errors import ModelError
-from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.graph.float16 import LARGEST
 from enricher.worker.inference.graph.padded import PaddedFloat16, PaddedFloat32
 from enricher.worker.inference.run import selection
@@ -73,24 +72,8 @@ def test_labels_are_those_of_fp32_and_weights_half_as_large(minilm_export: Path,
     equal = labels_of(half, pud_windows[:100]) == labels_of(single, pud_windows[:100])
     assert equal.mean() > 0.999
     assert bytes_of(half) < 0.51 * bytes_of(single)
-
-
-@pytest.mark.parametrize(
-    ("family", "head"), [*((each, "single") for each in BERT_FAMILIES), *(("bert", each) for each in HEADS[1:])]
-)
-def test_each_kind_of_head_says_what_transformers_says(
-    family: str, head: HeadName, window: MakeWindow, tmp_path: Path
-) -> None:
-    """Within what weights of eleven bits change; answers are float32 as before."""
-    model = converted(write_export(family, head, tmp_path / "model"))
-    windows = windows_of(family, window)
-    kept = [each.length_tokens <= model.checkpoint.max_window_tokens for each in windows]
-    rows = rows_of(model, [each for each, fits in zip(windows, kept, strict=True) if fits])
-    expected = np.load(OUTPUTS / f"{family}.npz")[f"ragged.{head}"][kept]
-    assert np.float32 == rows.dtype
-    np.testing.assert_allclose(rows, expected, rtol=0, atol=2e-2)
-    tensors = onnx.load(str(model.onnx_path), load_external_data=False).graph.initializer
-    assert not [each.name for each in tensors if each.data_type == TensorProto.FLOAT]
+    tensors = onnx.load(str(half.onnx_path), load_external_data=False).graph.initializer
+    assert TensorProto.FLOAT not in {each.data_type for each in tensors}
 
 
 def test_the_mask_of_an_exporter_stays_finite(tmp_path: Path) -> None:
@@ -124,7 +107,7 @@ def test_functions_of_an_exporter_are_converted_too(window: MakeWindow, tmp_path
 
     folder = write_export("bert", "single", tmp_path / "model", wrap_last)
     expected = np.load(OUTPUTS / "bert.npz")["ragged.single"]
-    np.testing.assert_allclose(rows_of(converted(folder), windows_of("bert", window)), expected, rtol=0, atol=2e-2)
+    np.testing.assert_allclose(rows_of(converted(folder), reference_of("bert", window)[0]), expected, rtol=0, atol=2e-2)
 
 
 def test_a_graph_that_cannot_be_converted_is_refused_by_name(tmp_path: Path) -> None:

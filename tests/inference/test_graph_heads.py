@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from inference import packed_reference
-from inference.conftest import MakeWindow
+from inference.conftest import MakeWindow, reference_of
 from support.head_references import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
 from support.layout import rows_of
-from support.models import open_minilm
 
 from enricher.worker.heads import reads_of
 from enricher.worker.heads.head import pool
@@ -25,7 +24,6 @@ from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PackedFloat32, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
-from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import variants_for
 from enricher.worker.records import Float32Array, OwnedRow, Window
 
@@ -71,11 +69,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Check
     }
 
 
-def made(checkpoints: list[Checkpoint], variant: Variant, folder: Path) -> Pass:
-    """The graph of all heads, opened."""
-    path = folder / "model.onnx"
-    with (folder / "model.weights").open("wb") as weights:
-        path.write_bytes(build(checkpoints, variant, OnnxWriter(weights, "model.weights")).SerializeToString())
+def made(
+    checkpoints: list[Checkpoint], variant: Variant, folder: Path, replaced: dict[bytes, bytes] | None = None
+) -> Pass:
+    """The graph of all heads, opened; `replaced`: bytes of its weights, each of which occurs once, and others instead."""
+    path, weights = folder / "model.onnx", folder / "model.weights"
+    with weights.open("wb") as file:
+        path.write_bytes(build(checkpoints, variant, OnnxWriter(file, "model.weights")).SerializeToString())
+    for old, new in (replaced or {}).items():
+        content = weights.read_bytes()
+        assert 1 == content.count(old)
+        weights.write_bytes(content.replace(old, new))
     reads = reads_of([each.head for each in checkpoints])
     on_numpy = variant.runtime == "cuda"
     run = packed_reference.opened(path) if on_numpy else open_session(path, variant.runtime, threads_per_run=1).run
@@ -87,14 +91,6 @@ def limit(variant: Variant, head: str) -> float:
     return (VECTORS if head in {"mean", "cls"} else LOGITS)[variant.precision]
 
 
-def ragged(family: str, window: MakeWindow) -> list[Window]:
-    """Windows of 1 to 130 tokens."""
-    reference = np.load(REFERENCE / family / "reference.npz")
-    return [
-        window(ids[:length].tolist()) for ids, length in zip(reference["input_ids"], reference["lengths"], strict=True)
-    ]
-
-
 @pytest.mark.parametrize(
     ("family", "variant"),
     [(family, each) for family in FAMILIES for each in (*CPU, *(CUDA if family in BERT_FAMILIES else ()))],
@@ -104,7 +100,7 @@ def test_every_head_of_a_pass_says_what_transformers_says(
     family: str, variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
 ) -> None:
     """Whatever the batch: all windows together, alone, and in others; entities beside classes and vectors."""
-    expected, windows = np.load(OUTPUTS / f"{family}.npz"), ragged(family, window)
+    expected, (windows, of_tokens) = np.load(OUTPUTS / f"{family}.npz"), reference_of(family, window)
     served = made(folders[family], variant, tmp_path)
     for batches in ([8], [1], [3, 4, 1]):
         for head, rows in served.rows(windows, batches).items():
@@ -112,8 +108,6 @@ def test_every_head_of_a_pass_says_what_transformers_says(
                 rows, expected[f"ragged.{head}"], rtol=0, atol=limit(variant, head), err_msg=f"{head} {batches}"
             )
     (logits,) = served.run(["head.0.logits"], windows)
-    reference = np.load(REFERENCE / family / "reference.npz")
-    of_tokens = reference["logits"][reference["attention_mask"].astype(bool)]
     difference = np.abs(of_tokens - np.concatenate(rows_of(variant, logits, windows))).max()
     assert difference < {"fp32": 1e-4, "bf16": 2e-2, "fp16": 2e-2}[variant.precision] * np.abs(of_tokens).max()
 
@@ -147,57 +141,16 @@ def test_articles_of_1_3_and_40_windows_follow_the_formula(
 
 
 @pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
-@pytest.mark.parametrize("index", range(1, 1 + len(HEADS)), ids=HEADS)
-def test_a_head_alone_needs_only_what_it_reads(
-    index: int, variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
-) -> None:
-    """One output, and the inputs of means only for means."""
-    checkpoint = folders["bert"][index]
-    served = made([checkpoint], variant, tmp_path)
-    (rows,) = served.run(["head.0.rows"], ragged("bert", window))
-    head = HEADS[index - 1]
-    assert np.float32 == rows.dtype
-    np.testing.assert_allclose(rows, np.load(OUTPUTS / "bert.npz")[f"ragged.{head}"], rtol=0, atol=limit(variant, head))
-    more = variant.feeds(ragged("bert", window), 0, reads_of([checkpoint.head])).keys()
-    less = variant.feeds(ragged("bert", window), 0).keys()
-    assert (head == "mean") == (more != less)
-
-
-@pytest.mark.parametrize("variant", [PaddedFloat32(), PackedFloat32()], ids=lambda variant: variant.name)
-def test_a_single_entity_head_is_built_as_before(variant: Variant, cache_dir: Path, tmp_path: Path) -> None:
-    """Its graph in a list of one is what a worker without tasks has in its cache, byte by byte."""
-    checkpoint = open_minilm()
-    kept = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
-    made([checkpoint], variant, tmp_path)
-    for name in ("model.onnx", "model.weights"):
-        assert (kept.parent / name).read_bytes() == (tmp_path / name).read_bytes()
-
-
-@pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
 def test_a_window_that_is_not_finite_spoils_no_other_row(
     variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
 ) -> None:
-    """Means are products with zeros, and 0 x NaN is NaN: they must not reach beyond a window."""
-    checkpoints = folders["bert"]
-    row = checkpoints[0].weight("bert.embeddings.word_embeddings.weight")[77]
-    served = made(checkpoints, variant, tmp_path)
-    weights = tmp_path / "model.weights"
+    """Means are products with zeros, and 0 x NaN is NaN: they must not reach beyond a window, nor must padding."""
     kind = np.float16 if variant.precision == "fp16" else np.float32
-    bad_row = np.full(row.shape, np.nan, kind)
-    content = weights.read_bytes()
-    assert 1 == content.count(row.astype(kind).tobytes())
-    weights.write_bytes(content.replace(row.astype(kind).tobytes(), bad_row.tobytes()))
-    del served
-    session = tmp_path / "model.onnx"
-    reads = reads_of([each.head for each in checkpoints])
+    row = folders["bert"][0].weight("bert.embeddings.word_embeddings.weight")[77].astype(kind)
+    served = made(folders["bert"], variant, tmp_path, {row.tobytes(): np.full_like(row, np.nan).tobytes()})
     windows = [window([2, 9, 3]), window([2, 77, 5, 3]), window([2, 8, 8, 8, 8, 3]), window([2, 3])]
-    names = [f"head.{index}.rows" for index in range(1, 5)]
-    if variant.runtime == "cuda":
-        outputs = packed_reference.run(session, names, variant.feeds(windows, 0, reads))
-    else:
-        opened = open_session(session, variant.runtime, threads_per_run=1)
-        outputs = opened.run(names, variant.feeds(windows, 0, reads))
-    for rows in outputs:
+    scores, *outputs = served.run(["head.0.scores", *(f"head.{index}.rows" for index in range(1, 5))], windows)
+    for rows in (*outputs, [each[:, None].mean(axis=0) for each in rows_of(variant, scores, windows)]):
         assert [True, False, True, True] == np.isfinite(rows).all(axis=1).tolist()
 
 

@@ -9,38 +9,24 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands.model_app import run_model
 from inference.conftest import REFERENCE
 from pipeline.family_tokenizers import SPECIALS, tokenizer_of
-from support.answers import WindowLabels, by_window
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from enricher import Enricher
 from enricher.errors import ModelError
-from enricher.worker.heads import EntityHead
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.graph.padded import PackedFloat32
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER, prepare_variant
+from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.inference.tokenizer.loading import require_characters
 from enricher.worker.records import (
     Article,
-    Batch,
-    BatchResult,
-    EnrichedRecord,
-    Partition,
-    RawRecord,
-    RunOutput,
-    Ticket,
     TokenizedArticle,
-    TokenLabels,
 )
-from enricher.worker.rules.assembly import store_answers
-from enricher.worker.rules.windowing import WindowCutter
 
+SHARED_MODELS = Path(__file__).parents[3] / "shared" / "models"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "Anna", "anna", "é", "e", "in", "Rom", "rom"]
 
 
@@ -117,26 +103,25 @@ def test_a_special_token_that_no_window_has_needs_no_embedding(tmp_path: Path) -
         loaded(tmp_path / "beyond", word_piece(pieces=[*beyond, "one more", "[SEP]"]))
 
 
-@pytest.mark.parametrize(("said", "first"), [({"do_lower_case": False}, "Anna"), ({"do_lower_case": True}, "anna")])
-def test_a_vocabulary_with_capitals_needs_a_word_on_case(said: dict[str, object], first: str, tmp_path: Path) -> None:
-    """By default a cased model would silently get lower-case text."""
+@pytest.mark.parametrize(
+    ("pieces", "said", "first"),
+    [
+        (PIECES, {"do_lower_case": False}, "Anna"),
+        (PIECES, {"do_lower_case": True}, "anna"),
+        (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "anna"], None, "anna"),
+    ],
+)
+def test_a_vocabulary_with_capitals_needs_a_word_on_case(
+    pieces: list[str], said: dict[str, object] | None, first: str, tmp_path: Path
+) -> None:
+    """By default a cased model would silently get lower-case text. Special tokens are no words with capitals."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
-    (folder / "vocab.txt").write_text("\n".join(PIECES), encoding="utf-8")
-    with pytest.raises(ModelError, match='"do_lower_case": false'):
-        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
-    (folder / "tokenizer_config.json").write_text(json.dumps(said))
-    tokenizer = ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
-    assert [PIECES.index(first)] == ids_of(tokenizer, "Anna")
-
-
-def test_a_vocabulary_without_capitals_needs_none(tmp_path: Path) -> None:
-    """Everything in it is in lower case, but for the special tokens."""
-    folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
-    (folder / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "anna"]), encoding="utf-8"
-    )
-    tokenizer = ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
-    assert [6] == ids_of(tokenizer, "Anna")
+    (folder / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    if said is not None:
+        with pytest.raises(ModelError, match='"do_lower_case": false'):
+            ArticleTokenizer(Checkpoint.open(folder))
+        (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    assert [pieces.index(first)] == ids_of(ArticleTokenizer(Checkpoint.open(folder)), "Anna")
 
 
 def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -167,49 +152,16 @@ def test_a_tokenizer_that_fails_at_a_text_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path / "model", tokenizer)
 
 
-@pytest.mark.parametrize("splitter", [None, pre_tokenizers.WhitespaceSplit()])
-def test_words_are_those_of_the_text_if_the_tokenizer_splits_little(
-    splitter: pre_tokenizers.PreTokenizer | None, tmp_path: Path
-) -> None:
-    """Otherwise a whole article would be one word, and its first token would speak for all of it."""
-    tokenizer = loaded(tmp_path / "model", spelling(splitter=splitter))
-    article = Article("1", "Rom", "Anna in Rom.")
-    (tokens,) = tokenizer.tokenize([article])
-    assert isinstance(tokens, TokenizedArticle)
-    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
-    (window,) = WindowCutter(60, 4, (), ()).cut(ticket, tokens, 0.0)
-    heads = [EntityHead.of(["O", "B-PER", "B-LOC"])]
-    (at,) = (tokens.fields[0].ids == tokens.fields[0].ids[0]).nonzero()
-    labels = np.zeros(len(window.ids), np.int32)
-    title = len(tokens.fields[0].ids)
-    first_of_last_word = title + len(tokens.fields[1].ids) - len("Rom.")
-    labels[at[0]], labels[title], labels[first_of_last_word] = 2, 1, 2
-    run = RunOutput([window], [0], [TokenLabels(labels, np.ones(len(labels), np.float32))])
-    store_answers(BatchResult(Batch((window,)), [run]), heads)
-    assert isinstance(ticket.outcome, EnrichedRecord)
-    found = [(each["field"], each["text"], each["label"], each["start"]) for each in ticket.outcome.entities]
-    assert [("title", "Rom", "LOC", 0), ("body", "Anna", "PER", 0), ("body", "Rom", "LOC", 8)] == found
-
-
-def test_a_model_that_is_padded_by_its_file_runs_like_any_other(tmp_path: Path) -> None:
-    """Padding and truncation that training left switched on reach no window."""
+def test_padding_and_truncation_of_a_file_reach_no_window(tmp_path: Path) -> None:
+    """As training left them switched on."""
     tokenizer = word_piece()
     tokenizer.enable_padding(length=32)
     tokenizer.enable_truncation(max_length=4)
     ours = loaded(tmp_path / "model", tokenizer)
     assert ((2,), (3,)) == (ours.specials_before, ours.specials_after)
-    model = prepare_variant(Checkpoint.open(tmp_path / "model"), PackedFloat32(), "cpu", cache_dir=tmp_path / "cache")
-    article = Article("1", "", "Anna in Rom " * 5)
-    (tokens,) = ours.tokenize([article])
-    assert isinstance(tokens, TokenizedArticle)
-    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
-    windows = WindowCutter(60, 4, ours.specials_before, ours.specials_after).cut(ticket, tokens, 0.0)
-    (answer,) = by_window(OnnxEngine(model, threads_per_run=1, pad_id=ours.pad_id).run(Batch(tuple(windows))))
-    assert isinstance(answer, WindowLabels)
-    assert 15 + 2 == len(answer.labels)
+    assert [PIECES.index(each) for each in ("Anna", "in", "Rom")] * 5 == ids_of(ours, "Anna in Rom " * 5)
 
 
-SHARED_MODELS = Path(__file__).parents[3] / "shared" / "models"
 NAMES = ["Amsterdam is a city.", "Anna A. lives in Amsterdam.", "E y o"] * 20
 FIRST_LETTERS = normalizers.Replace(Regex(r"(?<= )\p{L}"), "")
 
@@ -260,27 +212,14 @@ def test_offsets_that_only_spaces_make_wrong_are_corrected(tmp_path: Path) -> No
     assert ["in", "", "(", "Anna", "", ")", "A", "", ".", "", "東", "東", "東"] == found
 
 
-def test_robberts_own_offsets_lose_characters() -> None:
-    """The library's, as they are: the reason for the probe."""
-    encoding = byte_level().encode("in Anna A")
-    assert ["in", "nna", ""] == ["in Anna A"[slice(*chars)] for chars in encoding.offsets]
-
-
-@pytest.mark.parametrize("family", SPECIALS)
-def test_the_families_keep_all_characters(family: str) -> None:
-    """Nothing is changed about their tokenizers either."""
-    tokenizer = tokenizer_of(family, special=True)
+@pytest.mark.parametrize("name", [*SPECIALS, "newswire-e5", *(each.name for each in SHARED_MODELS.glob("*/"))])
+def test_real_tokenizers_keep_all_characters(name: str) -> None:
+    """The families', the embedded model's, and those of the real checkpoints beside the checkout, if any: as they are."""
+    folder = EMBEDDED_FOLDER if name == EMBEDDED_FOLDER.name else SHARED_MODELS / name
+    file = str(folder / "tokenizer.json")
+    tokenizer = tokenizer_of(name, special=True) if name in SPECIALS else Tokenizer.from_file(file)
     before = tokenizer.to_str()
     require_characters(tokenizer, Path("model"))
-    assert before == tokenizer.to_str()
-
-
-@pytest.mark.parametrize("folder", [EMBEDDED_FOLDER, *SHARED_MODELS.glob("*/")], ids=lambda folder: folder.name)
-def test_real_tokenizers_keep_all_characters(folder: Path) -> None:
-    """The embedded model's, and those of the real checkpoints that are beside the checkout, if any."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    before = tokenizer.to_str()
-    require_characters(tokenizer, folder)
     assert before == tokenizer.to_str()
 
 

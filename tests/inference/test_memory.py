@@ -66,29 +66,32 @@ def labels_of(result: BatchResult) -> list[list[int]]:
     return [each.labels.tolist() for each in by_window(result) if isinstance(each, WindowLabels)]
 
 
-@pytest.mark.parametrize("error", OUT_OF_IT, ids=lambda error: str(error)[-30:] or "MemoryError")
+@pytest.mark.parametrize(
+    ("error", "count", "runs"),
+    [
+        *((each, 8, [80, 40, 20, 20, 20, 20]) for each in OUT_OF_IT),
+        (MemoryError(), 7, [70, 40, 20, 20, 20, 10]),
+        (MemoryError(), 2, [20]),
+    ],
+    ids=lambda each: (str(each)[-30:] or "MemoryError") if isinstance(each, Exception) else str(each),
+)
 def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
-    minilm: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
+    minilm: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception, count: int, runs: list[int]
 ) -> None:
-    """Eight windows of ten tokens, and memory for 25: four runs of two, equal labels, and a warning that says what fits."""
-    windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
+    """Windows of ten tokens, and memory for 25: runs of two, equal labels, and a warning that says what fits, if any."""
+    windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(count)]
     short, session = short_of_memory(minilm, 25, error)
     result = short.run(Batch(tuple(windows)))
     assert windows == [each.window for each in by_window(result)]
     assert labels_of(engine.run(Batch(tuple(windows)))) == labels_of(result)
-    assert result.fits_tokens == 20
-    assert session.runs == [80, 40, 20, 20, 20, 20]
+    assert result.fits_tokens == (20 if len(runs) > 1 else None)
+    assert session.runs == runs
 
 
 @pytest.mark.parametrize("error", OTHERWISE, ids=lambda error: str(error)[:30])
 def test_other_errors_are_not_taken_for_a_lack_of_memory(error: Exception) -> None:
     """A batch that fails for another reason is not run in halves, and the budget stays."""
     assert not is_out_of_memory(error)
-
-
-def test_a_batch_that_fits_says_nothing_about_memory(engine: OnnxEngine, window: MakeWindow) -> None:
-    """Only a step down is reported."""
-    assert engine.run(Batch((window([101, 102]),) * 4)).fits_tokens is None
 
 
 @pytest.mark.parametrize(("packs", "fits_tokens"), [(False, 20), (True, 12)])
@@ -100,14 +103,6 @@ def test_what_fits_is_counted_as_the_budget_counts_it(
     short, _ = short_of_memory(replace(minilm, variant=variant), 22, MemoryError())
     result = short.run(Batch((window([101, *[1000] * 8, 102]), window([101, 102])) * 2))
     assert fits_tokens == result.fits_tokens
-
-
-def test_an_odd_number_of_windows_loses_none(minilm: PreparedModel, window: MakeWindow) -> None:
-    """Seven windows in parts of two; the last part is one."""
-    windows = [window([101, *[1000] * 8, 102]) for _ in range(7)]
-    short, session = short_of_memory(minilm, 25, MemoryError())
-    assert len(labels_of(short.run(Batch(tuple(windows))))) == 7
-    assert session.runs == [70, 40, 20, 20, 20, 10]
 
 
 def test_a_window_that_does_not_fit_alone_fails_alone(minilm: PreparedModel, window: MakeWindow) -> None:

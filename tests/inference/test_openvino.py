@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device import hardware, sessions
 from enricher.worker.inference.device.sessions import open_session
-from enricher.worker.inference.graph.int8 import Recipe, read_recipe, recipe_path, write_recipe
+from enricher.worker.inference.graph.int8 import read_recipe, recipe_path, write_recipe
 from enricher.worker.inference.graph.padded import (
     OpenVinoBfloat16,
     OpenVinoFloat32,
@@ -34,32 +35,65 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose, recipe_problem, variant_named
 from enricher.worker.records import Batch, Window, WindowFailure
-from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 needs_bf16 = pytest.mark.skipif(OpenVinoBfloat16().problem() is not None, reason=f"{OpenVinoBfloat16().problem()}")
 
 
 @pytest.fixture(scope="module")
 def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
-    """newswire-minilm in bf16, two threads."""
+    """newswire-minilm in bf16."""
     model = prepare_variant(open_minilm(), OpenVinoBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
-    return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
-
-
-@pytest.mark.parametrize("variant", [OpenVinoBfloat16(), OpenVinoInt8()], ids=lambda variant: variant.name)
-def test_openvino_that_is_missing_is_named(variant: OpenVinoBfloat16, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install."""
-    monkeypatch.setattr(sessions, "is_installed", lambda: False)
-    assert "pip install openvino" in (variant.problem() or "")
-
-
-def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installing it again would hardly help."""
-    monkeypatch.setattr(sessions, "capabilities", lambda: None)
-    assert "does not load" in (OpenVinoBfloat16().problem() or "")
+    return OnnxEngine(model, threads_per_run=1, pad_id=0)
 
 
 needs_openvino = pytest.mark.skipif(not sessions.is_installed(), reason="OpenVINO is not installed")
+
+
+VNNI, BF16 = "fpu avx2 avx512f avx512_vnni", ["FP32", "BF16"]
+NO_INT8, NO_BF16 = "the processor has neither VNNI nor AMX", "no bf16 units"
+
+
+@pytest.mark.parametrize(
+    ("installed", "reports", "flags", "chosen", "problems"),
+    [
+        (False, None, VNNI, "packed-fp32", dict.fromkeys(("int8", "bf16", "fp32"), "pip install openvino")),
+        (True, None, VNNI, "packed-fp32", dict.fromkeys(("int8", "bf16", "fp32"), "does not load")),
+        (True, ["FP32"], "fpu avx2 avx512f", "openvino-fp32", {"int8": NO_INT8, "bf16": NO_BF16}),
+        (True, BF16, "fpu avx512f avx512_bf16", "openvino-bf16", {"int8": NO_INT8}),
+        (True, BF16, None, "openvino-bf16", {"int8": "this system does not say"}),
+        (True, BF16, VNNI, "openvino-int8", {}),
+        (True, ["FP32"], VNNI, "openvino-int8", {"bf16": NO_BF16}),
+        (True, ["FP32"], "fpu avx_vnni", "openvino-int8", {"bf16": NO_BF16}),
+        (True, ["FP32"], "fpu amx_int8", "openvino-int8", {"bf16": NO_BF16}),
+    ],
+)
+def test_a_model_takes_the_fastest_that_the_processor_has(
+    reports: list[str] | None,
+    flags: str | None,
+    chosen: str,
+    problems: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    installed: bool,
+) -> None:
+    """int8 with VNNI or AMX, else bf16, else fp32, by ONNX Runtime without OpenVINO; and why not the others.
+
+    AVX512 alone is not VNNI: sums would saturate. Without bf16 units, bf16 would run slower than float32.
+    """
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
+    monkeypatch.setattr(hardware, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(sessions, "is_installed", lambda: installed)
+    monkeypatch.setattr(sessions, "capabilities", lambda: reports)
+    variants = (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32())
+    found = {each.precision: why for each in variants if (why := each.problem()) is not None}
+    assert problems.keys() == found.keys()
+    assert all(problems[each] in found[each] for each in problems)
+    assert chosen == choose([open_minilm()], "cpu", "auto").variant.name
+    assert ("bf16" if reports == BF16 else "f32") == sessions._precision_hint(OpenVinoInt8().runtime)
+    fp32 = PackedFloat32() if "fp32" in problems else OpenVinoFloat32()
+    assert fp32 == variant_named("cpu", "fp32") == choose([open_minilm()], "cpu", "fp32").variant
 
 
 @needs_openvino
@@ -73,25 +107,6 @@ def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "openvino.tools.ovc.telemetry_stub"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenVINO would run bf16 there too, slower than float32."""
-    monkeypatch.setattr(sessions, "capabilities", lambda: ["FP32", "INT8", "BIN"])
-    assert "no bf16 units" in (OpenVinoBfloat16().problem() or "")
-    monkeypatch.setattr(sessions, "capabilities", lambda: ["BF16", "FP32", "INT8", "BIN"])
-    assert OpenVinoBfloat16().problem() is None
-
-
-def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By ONNX Runtime, a little slower: for auto and by name. With it, OpenVINO is the faster one."""
-    monkeypatch.setattr(sessions, "is_installed", lambda: True)
-    monkeypatch.setattr(sessions, "capabilities", lambda: ["FP32"])
-    assert variant_named("cpu", "fp32") == OpenVinoFloat32()
-    monkeypatch.setattr(sessions, "is_installed", lambda: False)
-    assert variant_named("cpu", "fp32") == PackedFloat32()
-    assert "pip install openvino" in (OpenVinoFloat32().problem() or "")
-    assert choose([Checkpoint.open(REFERENCE / "bert")], "cpu", "fp32").variant == PackedFloat32()
 
 
 @pytest.mark.parametrize(
@@ -168,19 +183,6 @@ def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
 
 
 @needs_bf16
-def test_threads_may_run_at_once_and_warm_up_covers_every_length(
-    bf16_engine: OnnxEngine, pud_windows: list[Window]
-) -> None:
-    """Two threads on one session, after warming up over the buckets, give what one thread gives."""
-    bf16_engine.warm_up([16, 32, 64], batch_tokens=128)
-    groups = [Batch(tuple(pud_windows[first : first + 4])) for first in range(0, 32, 4)]
-    expected = [_labels(bf16_engine, group) for group in groups]
-    with ThreadPoolExecutor(2) as pool:
-        assert expected == list(pool.map(lambda group: _labels(bf16_engine, group), groups))
-    assert bf16_engine.provider == "OpenVINO"
-
-
-@needs_bf16
 def test_a_window_that_openvino_would_run_wrongly_fails_alone(
     bf16_engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
 ) -> None:
@@ -190,11 +192,6 @@ def test_a_window_that_openvino_would_run_wrongly_fails_alone(
     assert [WindowFailure, WindowLabels, WindowFailure] == [type(result) for result in results]
 
 
-def _labels(engine: OnnxEngine, batch: Batch) -> list[list[int]]:
-    return [each.labels.tolist() for each in by_window(engine.run(batch)) if isinstance(each, WindowLabels)]
-
-
-FLAGS = "fpu avx2 avx512f"
 needs_int8 = pytest.mark.skipif(OpenVinoInt8().problem() is not None, reason=f"{OpenVinoInt8().problem()}")
 
 
@@ -202,85 +199,6 @@ needs_int8 = pytest.mark.skipif(OpenVinoInt8().problem() is not None, reason=f"{
 def checkpoint(tmp_path: Path) -> Checkpoint:
     """A small model, in a folder of the test's own."""
     return Checkpoint.open(Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model")))
-
-
-def shipped() -> Recipe:
-    """The recipe of newswire-minilm."""
-    recipe = read_recipe(MINILM_FOLDER)
-    assert recipe is not None
-    return recipe
-
-
-def on_processor(monkeypatch: pytest.MonkeyPatch, folder: Path, flags: str, *, bf16: bool) -> None:
-    """Let the system and OpenVINO report another processor."""
-    (folder / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
-    monkeypatch.setattr(hardware, "_CPU_INFO", folder / "cpuinfo")
-    reported = ["FP32", *(["BF16"] if bf16 else [])]
-    monkeypatch.setattr(sessions, "is_installed", lambda: True)
-    monkeypatch.setattr(sessions, "capabilities", lambda: reported)
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ("", "the processor has neither VNNI nor AMX"),
-        ("avx512_vnni", None),
-        ("avx_vnni", None),
-        ("amx_int8", None),
-    ],
-)
-def test_a_processor_without_int8_products_is_refused(
-    more: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """AVX512 alone is not VNNI: sums would saturate. bf16 units are not needed."""
-    on_processor(monkeypatch, tmp_path, f"{FLAGS} {more}", bf16=False)
-    assert problem == OpenVinoInt8().problem()
-
-
-def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Better float32 than wrong answers."""
-    on_processor(monkeypatch, tmp_path, FLAGS, bf16=True)
-    monkeypatch.setattr(hardware, "_CPU_INFO", tmp_path / "none")
-    assert "does not say" in (OpenVinoInt8().problem() or "")
-
-
-@pytest.mark.parametrize(("bf16", "hint"), [(True, "bf16"), (False, "f32")])
-def test_what_is_not_quantised_is_bf16_where_there_are_units(
-    bf16: bool,  # noqa: FBT001  a case
-    hint: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """fp32 on Cascade Lake and Ice Lake, which have VNNI only."""
-    on_processor(monkeypatch, tmp_path, f"{FLAGS} avx512_vnni", bf16=bf16)
-    assert hint == sessions._precision_hint(OpenVinoInt8().runtime)
-
-
-@pytest.mark.parametrize(
-    ("flags", "bf16", "expected"),
-    [
-        ("avx512_vnni", True, "openvino-int8"),
-        ("avx512_vnni", False, "openvino-int8"),
-        ("avx512_bf16", True, "openvino-bf16"),
-        ("", False, "openvino-fp32"),
-    ],
-)
-def test_a_model_takes_the_fastest_that_the_processor_has(
-    flags: str,
-    bf16: bool,  # noqa: FBT001  a case
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """int8 first, by its own report; without VNNI bf16, and then fp32, and the reasons are told."""
-    on_processor(monkeypatch, tmp_path, f"{FLAGS} {flags}", bf16=bf16)
-    choice = choose([open_minilm()], "cpu", "auto")
-    assert expected == choice.variant.name
-    rejected = {variant.name: why for variant, why in choice.rejected}
-    if expected != "openvino-int8":
-        assert "the processor has neither VNNI nor AMX" == rejected["openvino-int8"]
-    if expected == "openvino-fp32":
-        assert "no bf16 units" in rejected["openvino-bf16"]
 
 
 def test_a_model_without_a_recipe_is_told_how_to_get_one(checkpoint: Checkpoint) -> None:
@@ -294,25 +212,27 @@ def test_a_model_without_a_recipe_is_told_how_to_get_one(checkpoint: Checkpoint)
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("recipe", "reason"),
     [
-        ({"model_digest": "1" * 64}, r"for another model \(sha256 111111111111\)"),
-        ({"builder_version": 1}, "for version 1 of the graph builder"),
+        (lambda _: "{", "cannot be read"),
+        (
+            lambda checkpoint: empty_recipe(checkpoint, model_digest="1" * 64).model_dump_json(),
+            r"for another model \(sha256 111111111111\).*enricher model prepare",
+        ),
+        (
+            lambda checkpoint: empty_recipe(checkpoint, builder_version=1).model_dump_json(),
+            "for version 1 of the graph builder.*enricher model prepare",
+        ),
     ],
+    ids=["no JSON", "another model", "another builder"],
 )
 def test_a_recipe_of_another_model_or_builder_is_refused(
-    change: dict[str, object], reason: str, checkpoint: Checkpoint
+    recipe: Callable[[Checkpoint], str], reason: str, checkpoint: Checkpoint
 ) -> None:
-    """Its ranges would be wrong, and nothing else would notice."""
-    write_recipe(checkpoint.folder, empty_recipe(checkpoint, **change))
-    with pytest.raises(ModelError, match=f"{reason}.*enricher model prepare"):
+    """Its ranges would be wrong, and nothing else would notice. A worker with precision auto runs something else."""
+    recipe_path(checkpoint.folder).write_text(recipe(checkpoint))
+    with pytest.raises(ModelError, match=reason):
         prepare_variant(checkpoint, OpenVinoInt8(), "cpu", cache_dir=checkpoint.folder)
-
-
-def test_a_recipe_that_cannot_be_read_is_no_crash(checkpoint: Checkpoint) -> None:
-    """A worker with precision auto runs something else."""
-    recipe_path(checkpoint.folder).write_text("{")
-    assert "cannot be read" in (recipe_problem(checkpoint, OpenVinoInt8()) or "")
     assert choose([checkpoint], "cpu", "auto").variant.precision == "fp32"
 
 
@@ -331,7 +251,8 @@ def test_each_recipe_has_its_own_graph_in_the_cache(checkpoint: Checkpoint, tmp_
 
 def test_a_recipe_beside_a_model_is_of_that_model(tmp_path: Path) -> None:
     """All of its products are in the graph, as int8."""
-    recipe, checkpoint = shipped(), open_minilm()
+    recipe, checkpoint = read_recipe(MINILM_FOLDER), open_minilm()
+    assert recipe is not None
     assert recipe_problem(checkpoint, OpenVinoInt8()) is None
     path = prepare_variant(checkpoint, OpenVinoInt8(), "cpu", cache_dir=tmp_path).onnx_path
     tensors = onnx.load(str(path), load_external_data=False).graph.initializer
@@ -353,9 +274,3 @@ def test_what_shares_a_batch_changes_nothing(cache_dir: Path, pud_windows: list[
         assert isinstance(other, WindowLabels)
         np.testing.assert_array_equal(one.labels, other.labels)
         np.testing.assert_array_equal(one.scores, other.scores)
-
-
-def test_lengths_are_rounded_as_for_bf16() -> None:
-    """Smaller steps make a window's scores depend on its batch."""
-    lengths = range(1, 200)
-    assert [LENGTH_STEP_TOKENS] * len(lengths) == [OpenVinoInt8().step_tokens(each) for each in lengths]

@@ -15,7 +15,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from inference import packed_reference
-from inference.conftest import REFERENCE, MakeWindow
+from inference.conftest import REFERENCE, MakeWindow, reference_of
 from onnx import TensorProto
 from support.layout import rows_of
 from support.models import open_minilm
@@ -62,15 +62,6 @@ def graph_of(folder: Path, variant: PackedCudaFloat32, cache_dir: Path) -> Path:
     return prepare_variant(Checkpoint.open(folder), variant, "cuda", cache_dir=cache_dir).onnx_path
 
 
-def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
-    """The reference's windows, and its logits `[tokens, labels]` for all of their tokens."""
-    reference = np.load(REFERENCE / family / "reference.npz")
-    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
-    return [window(ids[:length].tolist()) for ids, length in rows], reference["logits"][
-        reference["attention_mask"].astype(bool)
-    ]
-
-
 @pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
 @pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
@@ -80,7 +71,7 @@ def test_the_packed_graph_gives_the_reference_logits_of_a_family(
 
     In half precision those whose two best logits differ by more than it rounds: processors without AVX-512 add up otherwise.
     """
-    windows, expected = ragged(family, window)
+    windows, expected = reference_of(family, window)
     path = graph_of(REFERENCE / family, variant, cache_dir)
     feeds = variant.feeds(windows, pad_id=0)
     names = ["logits", "labels", "scores"]
@@ -115,7 +106,7 @@ def test_the_built_in_model_labels_gold_sentences_as_pytorch_does(pud_windows: l
 def test_any_depth_width_and_number_of_heads_is_computed_as_padded(
     shape: Shape, tmp_path: Path, window: MakeWindow
 ) -> None:
-    """The padded variant runs on ONNX Runtime, and is held to PyTorch by test_parity.py."""
+    """The padded variant runs on ONNX Runtime, and is held to PyTorch by test_graph.py."""
     checkpoint = Checkpoint.open(write_checkpoint(tmp_path / "odd", shape, spread=0.15))
     ids = np.random.default_rng(1).integers(2, shape.vocab_size, sum(RAGGED_TOKENS))
     windows = [window(part.tolist()) for part in np.split(ids, np.cumsum(RAGGED_TOKENS)[:-1])]
@@ -147,7 +138,7 @@ def test_the_stand_in_rounds_each_sum_of_skip_norm_and_each_step_of_gelu() -> No
 @pytest.mark.parametrize("damage", ["cumulative_lengths", "position_ids", "token_offset"])
 def test_the_comparison_catches_wrong_feeds(damage: str, cache_dir: Path, window: MakeWindow) -> None:
     """Windows that begin one token late, positions that do not restart, and offsets out of order: a negative control."""
-    windows, expected = ragged("bert", window)
+    windows, expected = reference_of("bert", window)
     feeds = FP32.feeds(windows, pad_id=0)
     if damage == "cumulative_lengths":
         feeds[damage][1:-1] += 1
@@ -162,16 +153,6 @@ def test_the_comparison_catches_wrong_feeds(damage: str, cache_dir: Path, window
     else:
         with pytest.raises((AssertionError, ValueError)):
             packed_reference.run(path, ["logits"], feeds)
-
-
-def test_a_window_does_not_see_the_others_of_its_batch(cache_dir: Path, window: MakeWindow) -> None:
-    """Its logits are the same alone."""
-    windows, _ = ragged("roberta", window)
-    run = packed_reference.opened(graph_of(REFERENCE / "roberta", FP32, cache_dir))
-    (together,) = run(["logits"], FP32.feeds(windows, pad_id=0))
-    for each, expected in zip(windows, rows_of(FP32, together, windows), strict=True):
-        (alone,) = run(["logits"], FP32.feeds([each], pad_id=0))
-        np.testing.assert_allclose(expected, alone, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -279,10 +260,3 @@ def test_no_two_graphs_have_the_same_name() -> None:
     """Graphs and reports are found by it. Only the padded float32 graph runs on both devices."""
     variants = [*variants_for("cpu"), *variants_for("cuda")]
     assert len({type(variant) for variant in variants}) == len({variant.name for variant in variants})
-
-
-def test_only_the_half_precision_one_needs_a_gate_report() -> None:
-    """A float32 graph is never gated."""
-    assert [("packed-fp16", True), ("packed-cuda-fp32", False)] == [
-        (variant.name, variant.reduced) for variant in (FP16, FP32)
-    ]

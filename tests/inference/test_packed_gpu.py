@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from inference.conftest import REFERENCE
+from inference.conftest import REFERENCE, MakeWindow, reference_of
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
 from support.attention_kernels import UNFUSED, kernels_of
@@ -37,13 +36,10 @@ VARIANTS = {"fp16": PackedFloat16(), "fp32": PackedCudaFloat32()}
 @pytest.mark.parametrize("precision", sorted(LIMITS))
 @pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_the_real_kernels_give_the_reference_logits(
-    family: str, precision: str, cache_dir: Path, window: Callable[[Sequence[int]], Window]
+    family: str, precision: str, cache_dir: Path, window: MakeWindow
 ) -> None:
     """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
-    reference = np.load(REFERENCE / family / "reference.npz")
-    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
-    windows = [window(ids[:length].tolist()) for ids, length in rows]
-    expected = reference["logits"][reference["attention_mask"].astype(bool)]
+    windows, expected = reference_of(family, window)
     variant = VARIANTS[precision]
     path = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cuda", cache_dir=cache_dir).onnx_path
     session = open_session(path, "cuda", threads_per_run=1)
@@ -98,9 +94,7 @@ def test_a_node_that_cuda_lacks_is_refused() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
-def test_every_head_of_a_pass_says_what_transformers_says(
-    family: str, tmp_path: Path, window: Callable[[Sequence[int]], Window]
-) -> None:
+def test_every_head_of_a_pass_says_what_transformers_says(family: str, tmp_path: Path, window: MakeWindow) -> None:
     """Classes and vectors of windows of 1 to 130 tokens, in one batch; test_heads.py runs the same graph on numpy."""
     checkpoints = [Checkpoint.open(write_folder(family, head, tmp_path / head)) for head in HEADS]
     reads, variant = reads_of([each.head for each in checkpoints]), PackedFloat16()
@@ -108,9 +102,7 @@ def test_every_head_of_a_pass_says_what_transformers_says(
         model = build(checkpoints, variant, OnnxWriter(weights, "model.weights"))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     session = open_session(tmp_path / "model.onnx", "cuda", threads_per_run=1)
-    reference, expected = np.load(REFERENCE / family / "reference.npz"), np.load(OUTPUTS / f"{family}.npz")
-    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
-    windows = [window(ids[:length].tolist()) for ids, length in rows]
+    (windows, _), expected = reference_of(family, window), np.load(OUTPUTS / f"{family}.npz")
     outputs = session.run([f"head.{index}.rows" for index in range(len(HEADS))], variant.feeds(windows, 0, reads))
     for head, output in zip(HEADS, outputs, strict=True):
         np.testing.assert_allclose(output, expected[f"ragged.{head}"], rtol=0, atol=LIMITS["fp16"])

@@ -155,15 +155,6 @@ def test_answers_come_in_the_order_of_the_checkpoints(
         assert found.same_as(alone[index])
 
 
-def test_rows_are_float32_with_a_value_per_label_or_dimension(shared: PreparedModel, windows: list[Window]) -> None:
-    """One row per window of the run."""
-    (run,) = engine_of(shared).run(Batch(tuple(windows))).runs
-    rows = [each.rows for each in run.heads if isinstance(each, WindowRows)]
-    width = shared.checkpoint.config.hidden_size
-    assert [(len(windows), values) for values in (4, 3, width)] == [each.shape for each in rows]
-    assert {np.dtype(np.float32)} == {each.dtype for each in rows}
-
-
 def test_a_run_asks_the_session_for_what_it_needs_and_no_more(
     checkpoints: list[Checkpoint], variant: Variant, cache_dir: Path, windows: list[Window]
 ) -> None:
@@ -201,17 +192,6 @@ def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_every_head(
     assert result.fits_tokens is not None
     for ours, theirs in zip(answered(short, [windows]), alone, strict=True):
         assert ours.same_as(theirs)
-
-
-def test_a_window_that_raises_fails_alone_for_all_heads(
-    shared: PreparedModel, window: MakeWindow, windows: list[Window], alone: list[Answers]
-) -> None:
-    """An id outside the vocabulary stops the whole batch, which is then run window by window."""
-    bad = window([2, 99_999, 3])
-    answers = heads_by_window(engine_of(shared).run(Batch((windows[3], bad, windows[4]))))
-    assert isinstance(answers[1], WindowFailure)
-    assert answers[1].error_type == "InvalidWindow"
-    _keeps_its_own([answers[0], answers[2]], [3, 4], alone)
 
 
 def _keeps_its_own(
@@ -290,18 +270,6 @@ def test_a_token_that_poisons_the_encoder_costs_its_own_window(
     }
     clean = engine_of(prepared(checkpoints, variant, tmp_path / "clean"))
     _keeps_its_own([answers[0], answers[2]], [0, 1], answered(clean, [good]))
-
-
-def test_warming_up_runs_every_head(shared: PreparedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of padding own no token, and no head may fail for that; with every shape, as on a device that compiles."""
-    engine = engine_of(shared)
-    watched = replace_session(engine, Watched)
-    engine.open_thread()
-    engine.warm_up()
-    monkeypatch.setattr(type(shared.variant), "runtime", "cuda")
-    engine.warm_up([16, 32], batch_tokens=64)
-    assert watched.runs > 8
-    assert len(watched.outputs) == 5
 
 
 def test_a_result_says_how_long_a_thread_worked_on_it(

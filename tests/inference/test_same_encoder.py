@@ -12,9 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
+from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
-from enricher.worker.inference.run.model import open_model
+from enricher.worker.inference.run.model import open_model, prepare_heads
 from tools.bench.plain_export import export
 
 BERT = REFERENCE / "bert"
@@ -33,10 +34,6 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 def _write(path: Path, values: object) -> None:
     path.write_text(json.dumps(values))
-
-
-def _edit(path: Path, **changes: object) -> None:
-    _write(path, json.loads(path.read_text()) | changes)
 
 
 def _compared(pair: tuple[Path, Path]) -> str | None:
@@ -85,34 +82,27 @@ def test_weights_that_mean_the_same_numbers_are_the_same(pair: tuple[Path, Path]
     assert _compared(pair) is None
 
 
-def test_a_configuration_that_differs_is_named(pair: tuple[Path, Path]) -> None:
-    """Before any weight is read."""
-    _edit(pair[1] / "config.json", layer_norm_eps=1e-5)
-    assert "config.json differs" == _compared(pair)
-
-
 @pytest.mark.parametrize(
-    ("file", "changes", "expected"),
+    ("file", "changes", "differs"),
     [
-        ("tokenizer.json", {"truncation": {"max_length": 128}, "padding": {"strategy": "BatchLongest"}}, None),
-        ("tokenizer_config.json", {"name_or_path": "somewhere", "padding_side": "right"}, None),
-        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {"[PAD]": 1, "a": 0}}}, "tokenizer.json differs"),
-        ("tokenizer_config.json", {"model_max_length": 128}, "tokenizer_config.json differs"),
+        # sentence-transformers writes its truncation and padding into the same files.
+        ("tokenizer.json", {"truncation": {"max_length": 128}, "padding": {"strategy": "BatchLongest"}}, False),
+        ("tokenizer_config.json", {"name_or_path": "somewhere", "padding_side": "right"}, False),
+        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {"[PAD]": 1, "a": 0}}}, True),
+        ("tokenizer_config.json", {"model_max_length": 128}, True),
+        ("config.json", {"layer_norm_eps": 1e-5}, True),
+        ("vocab.txt", {}, True),  # only one has it
+        ("merges.txt", {}, True),
+        ("added_tokens.json", {}, True),
     ],
 )
-def test_tokenizers_differ_only_in_what_changes_tokens_or_windows(
-    pair: tuple[Path, Path], file: str, changes: dict[str, Any], expected: str | None
+def test_files_differ_only_in_what_changes_tokens_or_windows(
+    pair: tuple[Path, Path], file: str, changes: dict[str, Any], *, differs: bool
 ) -> None:
-    """sentence-transformers writes its truncation and padding into the same files."""
-    _edit(pair[1] / file, **changes)
-    assert expected == _compared(pair)
-
-
-@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "added_tokens.json"])
-def test_a_tokenizer_file_that_one_lacks_is_named(pair: tuple[Path, Path], name: str) -> None:
-    """It may change what the others mean."""
-    (pair[0] / name).write_text("{}")
-    assert f"{name} differs" == _compared(pair)
+    """A file that differs is named, before any weight is read."""
+    path = pair[1] / file
+    _write(path, (json.loads(path.read_text()) if path.is_file() else {}) | changes)
+    assert (f"{file} differs" if differs else None) == _compared(pair)
 
 
 def test_a_model_that_is_onnx_already_shares_with_none(tmp_path: Path) -> None:
@@ -123,3 +113,6 @@ def test_a_model_that_is_onnx_already_shares_with_none(tmp_path: Path) -> None:
     why = "model.onnx, a model that is ONNX already, runs by itself"
     assert why == first_difference(model, Checkpoint.open(BERT)) == first_difference(model, model)
     assert model.digest == encoder_digest(model)
+    for together in ([model, Checkpoint.open(BERT)], [Checkpoint.open(BERT), model]):
+        with pytest.raises(ModelError, match=f"{tmp_path}: a model that is ONNX already runs by itself"):
+            prepare_heads(together, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")

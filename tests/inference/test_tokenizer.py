@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from inference.test_loading import loaded
-from support.models import MINILM_FOLDER
 from support.patience import PATIENCE_S
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from enricher.errors import InvalidArticle, ModelError
+from enricher.errors import InvalidArticle
 from enricher.worker.heads.labels import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import PreparedModel
@@ -53,16 +50,6 @@ def test_the_ids_are_those_of_the_reference(tokenizer: ArticleTokenizer, pud_win
         assert window.ids.tolist() == list(expected)
 
 
-def test_special_tokens_and_limits_are_the_checkpoints_own(tokenizer: ArticleTokenizer) -> None:
-    """[CLS] before, [SEP] after, [PAD] to fill, and 512 positions."""
-    assert (
-        tokenizer.specials_before,
-        tokenizer.specials_after,
-        tokenizer.pad_id,
-        tokenizer.max_window_tokens,
-    ) == ((101,), (102,), 0, 512)
-
-
 def test_spans_count_code_points_within_their_own_field(tokenizer: ArticleTokenizer) -> None:
     """Emoji, accents and Han characters before a word do not shift its span, and the body begins at 0 again."""
     title, body = "🙂🙂 Zürich", "東京 was naïve, Zürich."
@@ -73,27 +60,16 @@ def test_spans_count_code_points_within_their_own_field(tokenizer: ArticleTokeni
         assert expected == [text[start:end] for start, end in _chars(part)][-len(expected) :]
 
 
-def test_names_of_special_tokens_in_a_text_are_just_text(tokenizer: ArticleTokenizer) -> None:
-    """An article that says [SEP] does not get the model's separator."""
-    result = _one(tokenizer, "", "The [SEP] and [CLS] tokens")
-    assert not {101, 102} & set(result.fields[1].ids.tolist())
-
-
-@pytest.mark.parametrize(("title", "body"), [("", "Anna is in Zürich"), ("Anna is in Zürich", ""), (" ", "Zürich")])
+@pytest.mark.parametrize(
+    ("title", "body"), [("", "Anna is in Zürich"), ("Anna is in Zürich", ""), (" ", "Zürich"), ("", "")]
+)
 def test_the_spans_of_a_field_are_right_beside_an_empty_one(tokenizer: ArticleTokenizer, title: str, body: str) -> None:
-    """With no title, no body or a title of white space, the other's tokens are its own words."""
+    """With no title, no body or a title of white space, the other's tokens are its own words; an empty one has none."""
     result = _one(tokenizer, title, body)
     assert [part.name for part in result.fields] == ["title", "body"]
+    assert not result.truncated
     for part, text in zip(result.fields, (title, body), strict=True):
         assert text.split() == [text[start:end] for start, end in _chars(part)]
-
-
-def test_an_empty_article_has_no_tokens(tokenizer: ArticleTokenizer) -> None:
-    """Both fields are there, with empty arrays."""
-    result = _one(tokenizer, "", "")
-    assert result.length_tokens == 0
-    assert not result.truncated
-    assert [len(part.ids) for part in result.fields] == [0, 0]
 
 
 def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: ArticleTokenizer) -> None:
@@ -129,36 +105,6 @@ def test_above_the_limit_an_article_can_be_refused_instead(minilm: PreparedModel
     (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
     assert isinstance(refused, InvalidArticle)
     assert str(refused) == "at least 6 tokens, and the limit (max_article_tokens) is 5"
-
-
-def test_threads_may_share_a_tokenizer(tokenizer: ArticleTokenizer) -> None:
-    """Four threads at once give what one gives."""
-    groups = [
-        [Article(str(index), "", SENTENCES[index]) for index in range(first, first + 50)] for first in range(0, 400, 50)
-    ]
-
-    def ids(group: list[Article]) -> list[list[int]]:
-        return [each.fields[1].ids.tolist() for each in tokenizer.tokenize(group) if isinstance(each, TokenizedArticle)]
-
-    expected = [ids(group) for group in groups]
-    with ThreadPoolExecutor(4) as pool:
-        assert expected == list(pool.map(ids, groups))
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    """Weights alone are not enough, and the message names the folder."""
-    folder = shutil.copytree(DATA / "reference" / "bert", tmp_path / "bare")
-    with pytest.raises(ModelError, match=r"bare: no tokenizer"):
-        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
-
-
-def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
-    """Ids without an embedding would fail later, one article at a time."""
-    folder = shutil.copytree(DATA / "reference" / "bert", tmp_path / "mixed")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(MINILM_FOLDER / name, folder)
-    with pytest.raises(ModelError, match="30522 tokens and the model 260 embeddings"):
-        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
 
 
 @pytest.mark.slow
@@ -249,13 +195,6 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
     return made
 
 
-def body_of(tokenizer: ArticleTokenizer, text: str) -> TokenizedField:
-    """A text's tokens."""
-    (result,) = tokenizer.tokenize([Article("1", "", text)])
-    assert isinstance(result, TokenizedArticle)
-    return result.fields[1]
-
-
 @pytest.mark.parametrize("around", ["{}", "Anna{}Paris", "Anna {} Paris", "{}Anna", "Anna{}", "{}{}"])
 @pytest.mark.parametrize("make", [unigram, word_level, bpe])
 def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: str, ours: Ours) -> None:
@@ -266,15 +205,14 @@ def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: 
     beyond = {make().token_to_id("<mask>"), make().token_to_id("<custom>")}
     for name in NAMES:
         text = around.replace("{}", name)
-        body = body_of(tokenizer, text)
+        body = _one(tokenizer, "", text).fields[1]
         assert not (ids_of_specials | beyond) & set(body.ids.tolist())
-        ends = [body.spans.chars_of(token) for token in range(len(body.ids))]
-        assert (0, len(text)) == (ends[0][0], ends[-1][1])
+        assert (0, len(text)) == (_chars(body)[0][0], _chars(body)[-1][1])
 
 
 def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
     """As the model would spell any other word, and the entities around it keep their places."""
-    body = body_of(ours(unigram), "Anna</s>Paris")
+    body = _one(ours(unigram), "", "Anna</s>Paris").fields[1]
     spelled = ["▁", "Anna", "<", "/", "s", ">", "Paris"]
     assert [PIECES.index(piece) for piece in spelled] == body.ids.tolist()
     assert (8, 13) == body.spans.chars_of(6)
@@ -282,7 +220,7 @@ def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
 
 def test_added_tokens_that_are_not_special_stay(ours: Ours) -> None:
     """They are words that the model was given, with the ids that it was given them with."""
-    assert unigram().token_to_id("Prius") == body_of(ours(unigram), "Anna Prius").ids[-1]
+    assert unigram().token_to_id("Prius") == _one(ours(unigram), "", "Anna Prius").fields[1].ids[-1]
 
 
 SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
@@ -324,12 +262,7 @@ def test_a_text_is_cut_where_a_word_ends(limit: int, ours: Ours) -> None:
     assert isinstance(result, TokenizedArticle)
     assert result.truncated
     assert result.length_tokens <= limit
-    kept = [chars_kept(part) for part in result.fields]
+    kept = [max((end for _, end in _chars(part)), default=0) for part in result.fields]
     expected = [("", ""), ("Anna", ""), (title, ""), (title, "Annadica"), (title, "Annadica Parisaa")]
     place = (limit >= 2) + (limit >= 4) + (limit >= 10) + (limit >= 14)
     assert expected[place] == (title[: kept[0]].rstrip(), body[: kept[1]].rstrip())
-
-
-def chars_kept(part: TokenizedField) -> int:
-    """Where the last token ends."""
-    return part.spans.chars_of(len(part.ids) - 1)[1] if len(part.ids) else 0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inference.conftest import refusal_of
 from safetensors.numpy import load_file, save_file
 from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 
-from enricher.errors import ModelError
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.configuration import head_weights
@@ -44,13 +44,6 @@ def base_of(family: str) -> str:
     """The prefix of the family's encoder."""
     others = {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model", "deberta-v2": "deberta"}
     return others.get(family, family)
-
-
-def refusal(folder: Path) -> str:
-    """The reason why a folder is not opened."""
-    with pytest.raises(ModelError) as caught:
-        Checkpoint.open(folder)
-    return str(caught.value)
 
 
 class _Watched:
@@ -100,7 +93,7 @@ def test_weights_that_answers_may_depend_on_are_named(family: str, names: list[s
     """A CRF, a second head, a head of pre-training beside labels, adapters, positions of another kind."""
     added = sorted(name.format(base=base_of(family)) for name in names)
     stored = len(load_file(REFERENCE / family / WEIGHTS)) + len(added)
-    said = refusal(add(folder_of(family, None, tmp_path / "model"), added))
+    said = refusal_of(add(folder_of(family, None, tmp_path / "model"), added))
     assert f"{len(added)} of {stored} weights would be ignored" in said
     assert f"may depend on them ({', '.join(added)}). A {family} of " in said
     assert "AutoModelForTokenClassification.from_pretrained" in said
@@ -114,7 +107,7 @@ def test_an_adapter_around_the_weights_is_named(tmp_path: Path) -> None:
         for name, value in load_file(folder / WEIGHTS).items()
     }
     save_file(wrapped, folder / WEIGHTS)
-    said = refusal(add(folder, ["bert.encoder.layer.0.attention.self.query.lora_A.default.weight"]))
+    said = refusal_of(add(folder, ["bert.encoder.layer.0.attention.self.query.lora_A.default.weight"]))
     assert "query.base_layer.weight" in said
     assert "merge_and_unload" in said
 
@@ -127,7 +120,7 @@ def test_an_adapter_in_a_file_of_its_own_is_refused(missing: list[str], tmp_path
     save_file({"base_model.model.lora_A.weight": np.ones((2, 2), np.float32)}, folder / "adapter_model.safetensors")
     for name in missing:
         (folder / name).unlink()
-    assert "adapter_config.json describes an adapter" in refusal(folder)
+    assert "adapter_config.json describes an adapter" in refusal_of(folder)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -138,7 +131,7 @@ def test_layers_that_the_configuration_does_not_count_are_named(family: str, tmp
     key = "n_layers" if family == "distilbert" else "num_hidden_layers"
     fewer = {**config, key: config[key] - 1, **({"layer_types": None} if "layer_types" in config else {})}
     (folder / "config.json").write_text(json.dumps(fewer))
-    said = refusal(folder)
+    said = refusal_of(folder)
     assert f".{config[key] - 1}." in said
     assert f"A {family} of {config[key] - 1} layers with this head has no place for them" in said
 
@@ -147,15 +140,17 @@ def test_a_second_head_is_named_beside_each_kind_of_head(tmp_path: Path) -> None
     """Classes for tokens beside a head for sequences, and labels beside vectors."""
     topics = add(write_folder("roberta", "single", tmp_path / "topics"), ["classifier.weight"])
     vectors = add(write_folder("bert", "mean", tmp_path / "vectors"), ["classifier.weight", "classifier.bias"])
-    assert "depend on them (classifier.weight). " in refusal(topics)
-    assert "AutoModelForSequenceClassification" in refusal(topics)
-    assert "depend on them (classifier.bias, classifier.weight). " in refusal(vectors)
-    assert "AutoModel.from_pretrained" in refusal(vectors)
+    assert "depend on them (classifier.weight). " in refusal_of(topics)
+    assert "AutoModelForSequenceClassification" in refusal_of(topics)
+    assert "depend on them (classifier.bias, classifier.weight). " in refusal_of(vectors)
+    assert "AutoModel.from_pretrained" in refusal_of(vectors)
 
 
 def test_many_names_are_bounded(tmp_path: Path) -> None:
     """The first five, and their number."""
-    said = refusal(add(folder_of("bert", None, tmp_path / "model"), [f"extra.{number:04}" for number in range(5000)]))
+    said = refusal_of(
+        add(folder_of("bert", None, tmp_path / "model"), [f"extra.{number:04}" for number in range(5000)])
+    )
     assert "5000 of 5055 weights" in said
     assert "(extra.0000, extra.0001, extra.0002, extra.0003, extra.0004, ...)" in said
 
@@ -169,7 +164,9 @@ def test_the_weights_of_all_shards_are_looked_at(tmp_path: Path) -> None:
     for file in sorted(set(index.values())):
         save_file({name: weights[name] for name in index if index[name] == file}, folder / file)
     (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": index}))
-    assert "1 of 42 weights would be ignored, and its answers may depend on them (crf.transitions). " in refusal(folder)
+    assert "1 of 42 weights would be ignored, and its answers may depend on them (crf.transitions). " in refusal_of(
+        folder
+    )
 
 
 @pytest.mark.parametrize("head", HEAD_OR_NER)

@@ -91,7 +91,6 @@ SLOW = (
     "inference/test_openvino.py",
     "inference/test_other_encoders.py",
     "inference/test_packed_cuda.py",
-    "inference/test_parity.py",
     "inference/test_pass_engine.py",
     "inference/test_quantisation.py",
     "inference/test_same_encoder.py",
