@@ -60,13 +60,10 @@ faulthandler.dump_traceback_later = lambda limit_s, **_: print(f"ends after {lim
 def test_is_long():
     print("a long one")
 """
-ASKS_IN_A_PLAIN_RUN = (
-    ASKS
-    + """
+ASKS_IN_A_PLAIN_RUN = f"""{ASKS}
 @pytest.mark.timeout(1000)
 def test_asks(): pass
 """
-)
 
 
 def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -13,12 +13,11 @@ import orjson
 import pytest
 from commands.cli_runner import article, run
 from commands.model_app import run_model, tiny_model
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from safetensors.numpy import load_file, save_file
 from support.heads import class_model
-from support.operating import write
+from support.operating import admin_of, write
 from support.patience import PATIENCE_S
+from support.reading import committed_and_ends
 from support.topics import QUICK_TO_START, Topics
 
 from enricher.errors import FatalError, ModelError, SettingsError
@@ -199,47 +198,29 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "load_tasks", lambda settings: tasks_of(settings, stub_model(StubEngine())))
 
 
-def on_topics(topics: Topics, *arguments: str) -> dict[str, Any]:
-    """The object that --json prints."""
-    result = run("model", "compare", EMBEDDED, *arguments, "--json", env=topics.environment)
-    assert result.exit_code == 0, (result.output, result.exception)
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def fill(topics: Topics, count: int) -> None:
-    """Articles in two partitions, a second apart."""
-    records = [
-        {"value": orjson.dumps(article(str(n))), "partition": n % 2, "timestamp": 1_790_000_000_000 + 1000 * n}
-        for n in range(count)
-    ]
-    write(topics.bootstrap_servers, topics.input, records)
-
-
-def assert_nothing_was_left_behind(topics: Topics) -> None:
-    """The group of the live workers has no offset and no member, and no topic has a record more."""
-    # Not the newer request, whose future was once never done.
-    groups = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_groups(timeout=PATIENCE_S)
-    assert topics.group not in {each.id for each in groups}
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    ends = [
-        consumer.get_watermark_offsets(TopicPartition(topic, number), PATIENCE_S)[1]
-        for topic in (topics.output, topics.dead_letters)
-        for number in range(4)
-    ]
-    consumer.close()
-    assert 0 == sum(ends)
-
-
 @pytest.mark.broker
 @pytest.mark.usefixtures("stub")
 def test_the_newest_of_the_topic_are_compared_and_nothing_is_committed(topics: Topics) -> None:
-    """All of a small topic, or as many as are asked for; an empty topic is an error."""
-    error = run("model", "compare", EMBEDDED, EMBEDDED, "--topic", env=topics.environment).exception
-    assert isinstance(error, SettingsError)
-    assert "no articles" in str(error)
-    fill(topics, 20)
-    whole = on_topics(topics, EMBEDDED, "--topic")
+    """All of a small topic, or as many as are asked for; an empty topic is an error.
+
+    The group of the live workers has no offset and no member afterwards, and no topic has a record more.
+    """
+    servers = topics.bootstrap_servers
+
+    def compared_topic(*arguments: str) -> dict[str, Any]:
+        result = run("model", "compare", EMBEDDED, EMBEDDED, "--topic", *arguments, "--json", env=topics.environment)
+        if result.exception and result.exit_code == 1:
+            raise result.exception
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    with pytest.raises(SettingsError, match="no articles"):
+        compared_topic()
+    write(servers, topics.input, [{"value": orjson.dumps(article(str(n))), "partition": n % 2} for n in range(20)])
+    whole = compared_topic()
     assert (20, 0) == (whole["articles"], whole["changed_articles"])
-    assert 4 == on_topics(topics, EMBEDDED, "--topic", "--max", "4")["articles"]
-    assert_nothing_was_left_behind(topics)
+    assert 4 == compared_topic("--max", "4")["articles"]
+    # Not the newer request, whose future was once never done.
+    assert topics.group not in {each.id for each in admin_of(servers).list_groups(timeout=PATIENCE_S)}
+    for topic in (topics.output, topics.dead_letters):
+        assert {0} == {end for _, end in committed_and_ends(servers, topics.group, topic).values()}

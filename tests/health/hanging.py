@@ -10,25 +10,23 @@ Everything else is unchanged: a hung device looks like a run that does not retur
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+
+from support import stub_worker
 
 from enricher import cli
 from enricher.worker.commands import run as run_command
-from enricher.worker.commands.run import Share
 from enricher.worker.records import Batch, BatchResult
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
-from tools.chaos.stub import StubEngine, stub_model
-from tools.worker_parts import tasks_of
+from tools.chaos.stub import StubEngine
 
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, child_command = run_command.load_tasks, run_command.child_command  # type: ignore[attr-defined]
 
     class HangingEngine(StubEngine):
         """Waits before it runs."""
@@ -40,19 +38,16 @@ def main(folder: Path) -> None:
                 _hold_the_lock()
             return super().run(batch)
 
-    def slow_load(settings: Settings, **_warm_up: bool) -> Tasks:
+    real = run_command.load_tasks  # type: ignore[attr-defined]
+    stub_worker.install(HangingEngine, [__file__, str(folder)])
+    stub = run_command.load_tasks  # type: ignore[attr-defined]
+
+    def slow_load(settings: Settings, **warm_up: bool) -> Tasks:
         _while_there(folder / "loading")
-        if (folder / "real").exists():
-            return load(settings)
-        return tasks_of(settings, stub_model(HangingEngine()))
+        load: Callable[..., Tasks] = real if (folder / "real").exists() else stub
+        return load(settings, **warm_up)
 
-    def hanging_child(share: Share, options: run_command.RunOptions) -> Sequence[str]:
-        python, _, _, *arguments = child_command(share, options)
-        return [python, __file__, str(folder), *arguments]
-
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
     run_command.load_tasks = slow_load  # type: ignore[attr-defined]
-    run_command.child_command = hanging_child
     cli.main()
 
 

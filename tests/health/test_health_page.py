@@ -33,6 +33,15 @@ def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
     return marked
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all tests of this file."""
+    program = chromium()
+    assert program is not None
+    with Browser(program) as browser:
+        yield browser
+
+
 CHARTS = 8
 DRAWN_BY_THE_SCRIPT = {"rebalanced", "registry_answers", "input_held_back"}
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")

@@ -13,8 +13,7 @@ import orjson
 import pytest
 import yaml
 from deploy.chart_rendering import check_custom
-from pages.executed import FOUND, executed, furnish, pages_with, run_commands, text_of
-from pages.shell import run_program
+from pages.executed import FOUND, executed, furnish, pages_with, run_commands, run_program, text_of
 from pages.snippets import Snippet
 from support.offenders import assert_none
 from support.topics import Topics

@@ -11,8 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 from support.mixed.layouts import FLAT, NESTED, PARAGRAPHS, Layout
-from support.mixed.outputs import OutputFormat
-from support.mixed.stage import Stage
+from support.mixed.stage import OutputFormat, Stage
 from support.patience import PATIENCE_S
 from support.registry_proxy import RegistryProxy
 from support.topics import QUICK_TO_START

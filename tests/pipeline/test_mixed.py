@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.mixed.inputs import Input
 from support.mixed.layouts import LAYOUTS, NESTED, PARAGRAPHS, SEPARATOR, Layout, Texts
-from support.mixed.outputs import Findings, check_record
+from support.mixed.stage import Findings, Input, check_record
 
 TEXTS = Texts()
 

@@ -34,13 +34,13 @@ class OtherEngine(StubEngine):
     card = OTHER_CARD
 
 
-def install(engine: Callable[[], StubEngine] = StubEngine) -> None:
-    """Replace the model of the worker of this process; children have `StubEngine`."""
+def install(engine: Callable[[], StubEngine] = StubEngine, children: Sequence[str] = (STUB_WORKER,)) -> None:
+    """Replace the model of the worker of this process. `children`: the program of its children."""
     as_shipped = run_command.child_command
 
     def child_command(share: Share, options: run_command.RunOptions) -> Sequence[str]:
         python, _, _, *arguments = as_shipped(share, options)
-        return [python, STUB_WORKER, *arguments]
+        return [python, *children, *arguments]
 
     def load_tasks(settings: Settings, **_warm_up: bool) -> Tasks:
         return tasks_of(settings, stub_model(engine()))
