@@ -172,25 +172,10 @@ def _answering(rendered: Rendered) -> Iterator[bool]:
     yield from (port["targetPort"] == "health" for each in rendered.all("Service") for port in each["spec"]["ports"])
 
 
-def _patient(rendered: Rendered) -> Iterator[bool]:
-    """A pod is killed after it could drain, end its transaction and be ended by its watchdog, not before."""
-    settings = settings_of(rendered.worker)
-    needed_s = settings.worker.drain_timeout_s + settings.kafka.transaction_timeout_s + settings.worker.stall_timeout_s
-    yield rendered.pod["terminationGracePeriodSeconds"] >= needed_s
-
-
 def _unversioned(rendered: Rendered) -> Iterator[bool]:
     """A chart of another version does not roll the workers, each of which would load its model again."""
     for template in rendered.templates:
         yield not any("chart" in name or "version" in name for name in template["metadata"]["labels"])
-
-
-def _reachable(rendered: Rendered) -> Iterator[bool]:
-    """A worker may reach DNS and the brokers that its settings name."""
-    settings = settings_of(rendered.worker)
-    egress = rendered.one("NetworkPolicy", rendered.one("StatefulSet")["metadata"]["name"])["spec"]["egress"]
-    brokers = {int(each.rsplit(":", 1)[1]) for each in settings.kafka.bootstrap_servers.split(",")}
-    yield {53, *brokers} <= {port["port"] for rule in egress for port in rule["ports"]}
 
 
 SPEC, WORKER = ("spec", "template", "spec"), ("spec", "template", "spec", "containers", 0)
@@ -205,9 +190,7 @@ RULES: list[tuple[Callable[[Rendered], Iterator[bool]], tuple[str | int, ...], o
     (_scaled_once, ("spec", "replicas"), 3),
     (_defined_before, (*WORKER, "env"), [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "b"}]),
     (_answering, (*WORKER, "ports", 0, "containerPort"), 1),
-    (_patient, (*SPEC, "terminationGracePeriodSeconds"), 30),
     (_unversioned, ("spec", "template", "metadata", "labels", "helm.sh/chart"), "enricher-1"),
-    (_reachable, (*WORKER, "env"), [{"name": "ENRICHER_KAFKA__BOOTSTRAP_SERVERS", "value": "a:1234"}]),
 ]
 """Each rule, which yields whether what it looks at is right, and a field of the StatefulSet with a value that breaks it."""
 

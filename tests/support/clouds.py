@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from support.aws import KEY, SECRET, SESSION
-from support.http_serving import http_server
+from support.http_serving import QuietHandler, http_server
 from support.patience import PATIENCE_S
 
 ROLE, WEB_TOKEN = "arn:aws:iam::123456789012:role/enricher", "canary-web-identity-3b1a"
@@ -133,27 +132,19 @@ def serving_cloud(folder: Path) -> Iterator[Cloud]:
     """Serve while the body runs."""
     cloud = Cloud(folder)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.content()
             cloud.asked.append(f"{self.command} {self.path}")
             if cloud.hangs:
                 cloud.closing.wait(PATIENCE_S)
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}
             status, text = cloud.answer(self.command, self.path, headers, body)
-            self.send_response(status)
             kind = "application/json" if text.startswith("{") else "text/xml" if text.startswith("<") else "text/plain"
-            self.send_header("Content-Type", kind)
-            self.send_header("Metadata-Flavor", "Google")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.answer(status, text.encode(), Content_Type=kind, Metadata_Flavor="Google")
 
         do_GET = do_POST = do_PUT = _serve  # noqa: N815  http.server's names
-
-        def log_message(self, *_arguments: object) -> None:
-            """Say nothing."""
 
     with http_server(Handler) as cloud.url:
         try:

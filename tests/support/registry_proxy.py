@@ -17,10 +17,11 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from support.http_serving import QuietHandler
 from tools.ports import free_ports
 from tools.waiting import Closing
 
@@ -38,7 +39,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """One connection, kept open over several requests as a registry does."""
 
     protocol_version = "HTTP/1.1"
@@ -57,20 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.connections.discard(self.connection)
 
     def _serve(self) -> None:
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = self._answer(self.path.removeprefix(self.proxy.target.path), content)
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
+        status, kind, body = self._answer_to(self.path.removeprefix(self.proxy.target.path), self.content())
+        self.answer(status, body, Content_Type=kind)
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  the base class looks for these names
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-        """Say nothing."""
-
-    def _answer(self, path: str, content: bytes) -> Answer:
+    def _answer_to(self, path: str, content: bytes) -> Answer:
         """The registry's answer, with the GUID if it names an id."""
         if path.startswith(_GUID_PATH):
             number = _id_of(path)

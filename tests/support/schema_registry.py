@@ -11,12 +11,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
-from support.http_serving import http_server
+from support.http_serving import QuietHandler, http_server
 from support.patience import PATIENCE_S
 
 Answer = tuple[int, bytes]
@@ -167,7 +166,7 @@ class Registry:
         return self.judge(str(newest["schema"]), text, self.levels.get(subject, self.levels[""]))
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One connection."""
 
     registry: Registry
@@ -176,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
         registry = self.registry
         registry.requests.append((time.monotonic(), self.command, urlsplit(self.path).path))
         registry.authorizations.append(self.headers.get("Authorization"))
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.content()
         behaviour = registry.behaviour
         concerned = self.path.startswith(registry.only_path)
         if behaviour and concerned and (registry.only is None or self.path.endswith(f"/{registry.only}")):
@@ -184,18 +183,11 @@ class Handler(BaseHTTPRequestHandler):
         else:
             answer = registry.answer(self.command, self.path, body)
         if answer:
-            self.send_response(answer[0])
-            if 300 <= answer[0] < 400:
-                self.send_header("Location", "http://elsewhere.invalid/")
-            self.send_header("Content-Length", str(len(answer[1])))
-            self.end_headers()
-            with suppress(OSError):
-                self.wfile.write(answer[1])
+            number, content = answer
+            elsewhere = {"Location": "http://elsewhere.invalid/"} if 300 <= number < 400 else {}
+            self.answer(number, content, **elsewhere)
 
     do_GET = do_POST = do_PUT = _serve  # noqa: N815  http.server's names
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

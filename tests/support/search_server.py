@@ -10,17 +10,16 @@ import ssl
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from support.aws import header_signature_is_right
-from support.http_serving import http_server
+from support.http_serving import QuietHandler, http_server
 from support.patience import PATIENCE_S
 
 Answer = tuple[int, Any]
@@ -203,7 +202,7 @@ class InFront(SearchServer):
         return answer
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One connection."""
 
     search: SearchServer
@@ -211,11 +210,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         search = self.search
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.content()
         search.requests.append((self.command, self.path))
         search.headers.append({name.lower(): value for name, value in self.headers.items()})
         try:
-            answer = self._answer(search, body)
+            answer = self._answer_of(search, body)
         except (OSError, HTTPException):  # a real server that is away
             answer = None
         if answer is None:
@@ -223,18 +222,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         status, value = answer
         text = value if isinstance(value, bytes) else orjson.dumps(value)
-        self.send_response(status)
-        self.send_header("Content-Type", self._content_type(value))
-        if search.product == "elasticsearch":
-            self.send_header("X-Elastic-Product", "Elasticsearch")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        with suppress(OSError):
-            self.wfile.write(text)
+        elastic = {"X_Elastic_Product": "Elasticsearch"} if search.product == "elasticsearch" else {}
+        self.answer(status, text, Content_Type=self._content_type(value), **elastic)
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  http.server's names
 
-    def _answer(self, search: SearchServer, body: bytes) -> Answer | None:
+    def _answer_of(self, search: SearchServer, body: bytes) -> Answer | None:
         if search.authorization not in {None, self.headers.get("Authorization")}:
             return error(401, "security_exception")
         if search.signed_for and not header_signature_is_right(
@@ -255,9 +248,6 @@ class Handler(BaseHTTPRequestHandler):
             return "text/html"
         asked = self.headers.get("Accept", "")
         return asked if "compatible-with" in asked else "application/json"
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import grpc
@@ -17,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
-from support.http_serving import http_server
+from support.http_serving import QuietHandler, http_server
 
 
 @dataclass(slots=True)
@@ -48,18 +47,15 @@ def http_receiver() -> Iterator[Received]:
     """Listen on loopback over HTTP while the body runs."""
     received = Received()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+    class Handler(QuietHandler):
+        def _serve(self) -> None:
+            body = self.content()
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
             received.raw.append(body)
             received.traces.append(Traces.FromString(body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(200)
 
-        def log_message(self, *_arguments: object) -> None:
-            """Suppress the log on the test's terminal."""
+        do_POST = _serve  # noqa: N815  http.server's name
 
     with http_server(Handler) as received.endpoint:
         yield received
