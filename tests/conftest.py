@@ -18,9 +18,8 @@ from support.order import LONGEST_FIRST, SHARING, SLOW
 from support.registry_proxy import RegistryProxy
 from support.topics import Topics, make_topics
 
-from tools.archives import ArchiveMissing
 from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
-from tools.java_server import JavaServer
+from tools.java_server import ArchiveMissing, JavaServer
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
 from tools.opensearch import OpenSearch

@@ -14,8 +14,8 @@ import tomli_w
 from jgo.maven import Dependency, MavenContext
 
 from tools import opensearch, registry
-from tools.archives import ArchiveLock, content_digest, unpack
-from tools.kafka.repacking import repack_kafka
+from tools.bench.gpu.carry import repack_kafka
+from tools.java_server import ArchiveLock, content_digest, unpack
 from tools.kafka.versions import (
     CARRIED_LOCK,
     DEFAULT,

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, fetch, status_of
+from tools.java_server import HOST, ArchiveLock, JavaServer, fetch, status_of, unpacked
 from tools.kafka.java import LOG4J_2
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.ports import free_ports

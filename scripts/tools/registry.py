@@ -25,8 +25,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 
-from tools.archives import ArchiveLock, unpacked
-from tools.java_server import HOST, JavaServer, fetch, status_of
+from tools.java_server import HOST, ArchiveLock, JavaServer, fetch, status_of, unpacked
 from tools.kafka.keeper import SERVER_PROPERTIES
 
 

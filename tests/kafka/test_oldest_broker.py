@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from kafka.test_crash_points import killed_and_continued
 from support.patience import PATIENCE_S
 
+from tools.chaos.__main__ import catch_up, run_verify
 from tools.chaos.check import check
 from tools.chaos.proxy import nodes_behind_a_proxy
 from tools.chaos.rules import Answered, Api, Hold, Match, Watch
-from tools.chaos.run import catch_up, run_verify
 from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST

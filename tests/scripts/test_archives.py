@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import archives, opensearch, registry
-from tools.archives import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
+from tools import java_server, opensearch, registry
+from tools.java_server import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
 from tools.locks import CHOSEN
 
 
@@ -53,7 +53,7 @@ def downloads(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
         (scratch / "arrived").write_bytes(content)
         return scratch / "arrived"
 
-    monkeypatch.setattr(archives, "download", download)
+    monkeypatch.setattr(java_server, "download", download)
     return asked
 
 

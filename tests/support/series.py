@@ -12,6 +12,7 @@ import pytest
 
 from support.crews import forked
 from support.patience import PATIENCE_S
+from tools.chaos.__main__ import catch_up, inject
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
 from tools.chaos.faults.brokers import CoordinatorGoneWhileIdle
@@ -20,7 +21,6 @@ from tools.chaos.faults.network import LateRequest
 from tools.chaos.faults.topics import TopicMadeAgain
 from tools.chaos.faults.workers import ModelHangs, RebalanceStorm, WorkerPaused
 from tools.chaos.proxy import Proxy
-from tools.chaos.run import catch_up, inject
 from tools.chaos.scene import TRANSACTION_S, Scene
 from tools.chaos.worker import POLL_INTERVAL_S
 from tools.kafka import Cluster

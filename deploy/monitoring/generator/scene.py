@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from deploy.monitoring.generator.files import ALERTS, RECORDING
 from deploy.monitoring.generator.prometheus import Prometheus
 from tools.bench.load import articles
-from tools.demo.commands import enricher, own_topics
+from tools.demo.__main__ import enricher, own_topics
 from tools.kafka import Cluster
 from tools.waiting import stop
 

@@ -62,7 +62,7 @@ def announce(what: str, size_bytes: int) -> None:
 
 _LOCKS = Path(__file__).with_name("locks")
 CARRIED_LOCK = _LOCKS / f"kafka-{DEFAULT}-carried.lock.toml"
-"""The jars of version `DEFAULT` as `scripts/bench carry` packs them (`tools.kafka.repacking`)."""
+"""The jars of version `DEFAULT` as `scripts/bench carry` packs them (`tools.bench.gpu.carry`)."""
 _PARALLEL_DOWNLOADS = 4  # a polite share of Maven Central; more is not faster for 44 MB in 46 files
 _HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
 

@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
+from tools.chaos.__main__ import Outcome, Plan, Run
 from tools.chaos.check import Findings
 from tools.chaos.faults import KINDS, Fault, plan
 from tools.chaos.reference import expected
-from tools.chaos.run import Outcome, Plan, Run
 from tools.chaos.scene import java_hash
 from tools.chaos.workload import Articles
 

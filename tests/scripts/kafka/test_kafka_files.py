@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.topics import Topics
 
+from tools.bench.gpu.carry import repack
 from tools.kafka import ClusterError, versions
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
 from tools.kafka.properties import Listener, server_properties
-from tools.kafka.repacking import repack
 from tools.kafka.versions import (
     CARRIED_LOCK,
     DEFAULT,
