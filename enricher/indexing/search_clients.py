@@ -168,7 +168,7 @@ class _AwsCredentials:
         self._question = Question("index.aws_region", AwsIdentity().credentials, _IDENTITY_S)
 
     def get_frozen_credentials(self) -> Any:  # noqa: ANN401  botocore's
-        """Raises TransactionTrouble and BrokerError, in which opensearch-py sees a failed connection."""
+        """Raises TransactionTrouble and BrokerError, which opensearch-py takes for a failed connection."""
         return self._question.answer()
 
 
