@@ -182,16 +182,6 @@ def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatc
     assert 1 == intake.capacity
 
 
-def test_refused_values_count_for_how_large_articles_are_lately() -> None:
-    """Where large values come that are no articles, fewer are read at once."""
-    intake, _ = new_intake(calls=4)
-    assert intake.capacity == 4
-    for value in [b"x" * 100_000] * 4:
-        intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
-        advance(intake)
-    assert intake.capacity == 1
-
-
 def test_too_many_headers_make_an_article_or_tombstone_a_dead_letter() -> None:
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
     intake, pool = new_intake()
@@ -205,17 +195,6 @@ def test_too_many_headers_make_an_article_or_tombstone_a_dead_letter() -> None:
     assert article.outcome.message == "95000 headers are more than 300; none of them is kept"
     assert tombstone.outcome == Tombstone()
     assert pool.submitted == []
-
-
-def test_a_delete_event_is_finished_without_the_tokenizer() -> None:
-    """Only its value shows that it is one, so it is decoded like an article; the next article goes on."""
-    intake, pool = new_intake()
-    intake.read = lambda raw: Tombstone(b"7") if raw.offset == 0 else read(raw)
-    gone, article = tickets([10, 10])
-    intake.take([gone, article])
-    advance(intake)
-    assert gone.outcome == Tombstone(b"7")
-    assert [[article]] == pool.submitted
 
 
 @pytest.mark.parametrize(

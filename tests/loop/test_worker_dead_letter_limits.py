@@ -69,32 +69,6 @@ def test_it_commits_what_is_within_the_limit_and_ends_with_its_own_code() -> Non
     assert world.violations() == []
 
 
-def test_no_worker_reads_on_where_one_ended() -> None:
-    """Not by its partition's next owner, which has enriched others; nothing is committed over the mark."""
-    world = World()
-    world.put(*[INVALID] * 60, partition=0)
-    world.put(*[SHORT] * 10, partition=1)
-    ended(world, started(world))
-    left = world.log.committed.copy()
-    for _ in range(3):
-        assert "accept" in str(ended(world, started(world)))
-    assert (left[FIRST], REACHED) == (world.log.committed[FIRST], world.log.reached_limits[FIRST])
-    assert letters_in(world) == LIMIT
-
-
-@pytest.mark.parametrize("limits", [IN_A_ROW, Limits(LIMIT + 1, 0, 100)])
-def test_workers_read_on_once_it_is_accepted_or_their_limit_is_higher(limits: Limits) -> None:
-    """From where the one that reached it stopped: nothing is lost, doubled or misordered."""
-    world = World(partitions=1)
-    world.put(*[SHORT] * 5, *[INVALID] * (LIMIT + 15), *[SHORT] * 5)
-    ended(world, started(world))
-    if limits == IN_A_ROW:
-        world.log.reached_limits.clear()  # as `dead-letters accept` does
-    world.steps(started(world, limits), until=world.done)
-    assert (LIMIT + 15, 10) == (letters_in(world), len(world.outputs()))
-    assert ReachedLimit() == world.log.reached_limits[FIRST]
-
-
 def test_a_partition_that_begins_with_the_one_beyond_is_marked_too() -> None:
     """Nothing of it is committed before; the attempt that was counted there is taken back."""
     world = World()

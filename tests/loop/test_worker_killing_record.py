@@ -215,19 +215,6 @@ def test_a_recovery_is_no_death(step: str) -> None:
     assert not life.process.counters.isolations
 
 
-def test_after_as_many_articles_as_were_in_flight_it_works_as_usual() -> None:
-    """What ended the processes was among them, or it was something else. Reading again to take them alone is no recovery."""
-    world = World(partitions=1)
-    world.put(*[SHORT] * 60)
-    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
-    life = Life(world, limits=replace(LIMITS, max_in_flight=20))
-    life.until(lambda: life.process.counters.isolations > 0 and not life.alone)
-    assert world.log.committed[FIRST] == 20
-    life.until(lambda: life.process.tracker.in_flight > 1)
-    life.until(world.done)
-    assert life.process.counters.recoveries == 0
-
-
 def test_one_transaction_counts_all_partitions_of_a_poll() -> None:
     """An assignment costs one small transaction when its first records arrive, and a steady worker none."""
     world = World()

@@ -137,18 +137,6 @@ def test_a_limit_of_the_rate_lets_an_idle_worker_wait() -> None:
     assert world.clock() - before_s > 10 * LIMITS.idle_wait_s
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_all_counts_return_to_zero(seed: int) -> None:
-    """When all is published nothing is in flight, queued or with a thread."""
-    world = World(seed)
-    world.put(*[SHORT, ARTICLE, None] * 20)
-    process = world.start().joined()
-    world.steps(process, until=world.done)
-    assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
-    assert (process.intake.scheduler.queued_windows, process.intake.scheduler.queued_tokens) == (0, 0)
-    assert (process.tokenizer.busy, process.engine.busy, process.intake.busy) == (0, 0, False)
-
-
 DENSE = article_value("title", "word " * 1_500)
 
 

@@ -118,13 +118,3 @@ def test_stopping_does_not_wait_for_a_device_that_hangs() -> None:
     process.worker.run()
     assert world.clock() <= 0.5 + LIMITS.drain_timeout_s + LIMITS.idle_wait_s
     assert world.log.committed == {Partition(INPUT, 0): 0}
-
-
-def test_an_article_without_tokens_is_enriched_with_nothing() -> None:
-    """No windows means that there is nothing to wait for: an empty record comes out."""
-    world = World()
-    world.put(b" \n ")
-    world.steps(world.start().joined(), until=world.done)
-    (output,) = world.outputs()
-    assert isinstance(output, Output)
-    assert output.content == []

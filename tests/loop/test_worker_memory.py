@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 from loop.fake_model import POISON_TOKEN, with_room_for
 from loop.fake_sink import DEAD_LETTERS
-from loop.world import POISONED, RULES, SHORT, Process, World
+from loop.world import POISONED, RULES, SHORT, World
 from rules.building import window_of
 
 from enricher.worker.inference.run.engine import run_in_halves
@@ -46,11 +46,6 @@ def test_running_out_of_memory_costs_no_article_and_makes_batches_smaller(
     assert len(warnings) == 1
 
 
-def budget_of(process: Process) -> int:
-    """The tokens that a batch may have now, as the metric has them."""
-    return process.worker.snapshots.read().budget_tokens
-
-
 def no_room_for_poison(batch: Batch) -> BatchResult:
     """A device whose memory fits any batch but those with a poisoned window."""
 
@@ -68,7 +63,7 @@ def test_an_article_that_never_fits_is_one_dead_letter_and_lowers_nothing() -> N
     for _ in range(12):
         world.put(*[SHORT] * 20, POISONED, *[SHORT] * 20)
         world.steps(process, until=world.done, at_most=20_000)
-    assert budget_of(process) == RULES.max_batch_tokens
+    assert process.worker.snapshots.read().budget_tokens == RULES.max_batch_tokens
     assert (480, 12) == (len(world.outputs()), len(world.outputs(DEAD_LETTERS)))
     assert process.counters.out_of_memory > 0
 

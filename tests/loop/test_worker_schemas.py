@@ -9,7 +9,7 @@ from loop.fake_clock import TICK_S
 from loop.fake_model import article_value
 from loop.fake_schemas import with_schema
 from loop.fake_sink import DEAD_LETTERS
-from loop.world import INPUT, LIMITS, LONG, SHORT, Process, World
+from loop.world import INPUT, LIMITS, SHORT, Process, World
 
 from enricher.errors import Stalled
 from enricher.worker.loop import queues
@@ -72,24 +72,6 @@ def test_while_a_ticket_waits_the_loop_turns_no_more_than_an_idle_one() -> None:
     assert world.clock() <= began_s + 8 * TICK_S
 
 
-def test_full_of_waiting_tickets_the_loop_sleeps_and_keeps_polling() -> None:
-    """The limit is reached, so the source is paused and polled, and the group keeps the worker."""
-    world = World()
-    world.put(*[NEEDY] * 50, partition=0)
-    world.put(*[NEEDY] * 50, partition=1)
-    process = started(world, replace(LIMITS, max_in_flight=1))
-    wait(world, process, 10)
-    polls, began_s = len(process.source.polls), world.clock()
-    turns = wait(world, process, 60)
-    assert (1, 1) == (process.tracker.in_flight, process.intake.waiting_articles)
-    assert turns <= 60 / LIMITS.idle_wait_s + 2
-    assert len(process.source.polls) - polls >= turns - 1, "each turn polls, as max.poll.interval.ms demands"
-    world.registry.away = False
-    world.steps(process, until=world.done)
-    assert world.clock() > began_s
-    assert [50, 50] == [len(world.outputs()), len(world.outputs(partition=1))]
-
-
 @pytest.mark.parametrize("behind", [NEEDY, SHORT, with_schema("b", SHORT)])
 def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: bytes) -> None:
     """It is not read on, whatever is behind its first article. Nothing is lost or reordered."""
@@ -122,23 +104,6 @@ def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
     assert 1 == (seen.schemas.wanted if seen.schemas else None)
 
 
-def test_a_worker_that_is_asked_to_end_does_not_wait_for_the_registry() -> None:
-    """What waits is left to the next owner, who reads it again."""
-    world = World()
-    world.put(SHORT, NEEDY, SHORT)
-    process = started(world)
-    world.steps(process, until=lambda: len(world.outputs()) == 1)
-    began_s = world.clock()
-    process.drain()
-    process.close()
-    assert world.clock() - began_s < 1
-    assert process.schemas.closed
-    world.registry.away = False
-    successor = world.start("worker-1").joined()
-    world.steps(successor, until=world.done)
-    assert 3 == len(world.outputs())
-
-
 def test_a_worker_that_ends_at_the_end_does_not_wait_for_what_came_later() -> None:
     """Else it would never end at a busy topic, of which there is always something in flight."""
     world = World()
@@ -151,26 +116,6 @@ def test_a_worker_that_ends_at_the_end_does_not_wait_for_what_came_later() -> No
     assert 1 == process.counters.forgotten
     assert world.clock() < 60
     assert (20, 0) == (len(world.outputs()), len(world.outputs(partition=1)))
-
-
-def test_what_waited_is_read_in_its_order_and_before_newer_records() -> None:
-    """Two schemas that are answered in the same turn give their tickets back in the order of arrival."""
-    world = World()
-    values = [with_schema(name, SHORT) for name in "abbaab"]
-    world.put(*values)
-    process = started(world)
-    wait(world, process, 1)
-    waiting = process.intake.waiting_articles
-    assert {b"a", b"b"} <= {value[7:8] for value in values[:waiting]}, "of one poll"
-    read_again: list[bytes | None] = []
-    schemas_read = process.schemas.read
-    process.intake.read = lambda raw: read_again.append(raw.value) or schemas_read(raw)  # type: ignore[func-returns-value]
-    world.registry.away = False
-    process.schemas.answer("schema:b", "schema:a")
-    world.put(with_schema("b", LONG))
-    process.worker.step()
-    assert values[:waiting] == read_again[:waiting]
-    world.steps(process, until=world.done)
 
 
 def test_a_schema_nobody_waits_for_is_abandoned() -> None:

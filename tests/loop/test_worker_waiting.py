@@ -12,7 +12,6 @@ from loop.world import LIMITS, LONG, RULES, SHORT, World
 
 from enricher.errors import Stalled
 from enricher.worker.records import Release
-from enricher.worker.rules.load import Load
 
 
 def test_publishing_keeps_its_interval() -> None:
@@ -40,21 +39,6 @@ def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
     world.steps(process, until=lambda: world.outputs() != [])
     tokenizer_s, model_s, transaction_s = 16 * TICK_S, 64 * TICK_S, 4 * TICK_S
     assert world.clock() - began_s <= tokenizer_s + model_s + transaction_s
-
-
-def test_the_end_of_a_backlog_does_not_wait_for_the_interval() -> None:
-    """The load is still near its highest, but nothing is in progress: the last articles go out at once."""
-    world = World()
-    limits = replace(LIMITS, publish_share=0.5, publish_interval_s=64.0, max_in_flight=4_000)
-    process = world.start(limits=limits).joined()
-    world.steps(process, until=lambda: world.clock() > 4)
-    process.worker.pacing.load = Load(threads=1, now_s=world.clock() - 60.0)
-    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
-    world.put(SHORT)
-    began_s = world.clock()
-    world.steps(process, until=world.done)
-    assert process.worker.pacing.load.busy > 0.5, "otherwise the load would have allowed it"
-    assert world.clock() - began_s < 0.2
 
 
 def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:
@@ -135,16 +119,6 @@ def test_a_device_that_works_for_long_is_no_stall() -> None:
     for index in range(40):
         world.clock.after(index * 0.0625 + (4.0 if index > 20 else 0), lambda: world.put(LONG, LONG))
     world.steps(process, until=lambda: world.clock() > 7 and world.done())
-
-
-def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
-    """Under full load it always has something to do, and gives something back all the time."""
-    world = World()
-    process = world.start(limits=replace(LIMITS, engine_timeout_s=0.5, max_in_flight=1_000)).joined()
-    process.tokenizer.longest_ticks = 400
-    world.put(*[SHORT] * 300)
-    world.steps(process, until=world.done)
-    assert world.clock() > 2
 
 
 def test_a_transaction_that_waits_for_the_brokers_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
