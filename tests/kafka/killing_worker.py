@@ -6,7 +6,6 @@ import ctypes
 import os
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from zlib import crc32
@@ -26,8 +25,6 @@ MAX_DEATHS = 1
 """Fewer than in production, so that a test has fewer lives."""
 DEATH, PLACE = "KILLING_DEATH", "KILLING_PLACE"
 """Names of variables: a key of `DEATHS`, and `reading`, `inference` (the default) or `writing`."""
-CODE = "KILLING_CODE"
-"""The name of a variable: a folder with a team's own code."""
 _KILLING_ID = crc32(KILLING_WORD.encode()) & 0x7FFFFFFF
 _FREE_BYTES, _WANTED_BYTES = 1 << 28, 1 << 33
 
@@ -99,7 +96,6 @@ def _kill_while_writing() -> None:
 
 
 if __name__ == "__main__":
-    sys.path += [each for each in [os.environ.get(CODE)] if each]
     place = os.environ.get(PLACE, "inference")
     if place == "reading":
         _kill_while_reading()

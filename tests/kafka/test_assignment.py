@@ -48,26 +48,14 @@ def quiet() -> Quiet:
 
 @pytest.fixture
 def assignment(quiet: Quiet) -> Assignment:
-    """The assignment of that client."""
-    return Assignment(quiet.consumer, CONFIG, quiet.watch, CLIENT_ERRORS)
-
-
-def test_one_that_comes_in_a_pause_is_expected_from_its_end_on(assignment: Assignment) -> None:
-    """A long pause is no trouble; after it, a client that delivers nothing of the partition has lost it."""
-    assignment.fetching.pause()
+    """The assignment of that client, which has been given one partition."""
+    assignment = Assignment(quiet.consumer, CONFIG, quiet.watch, CLIENT_ERRORS)
     assignment.add([TopicPartition(*PLACE)])
-    silent_for(assignment, 200)
-    assignment.rewind()
-    silent_for(assignment, 200)
-    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
-    assignment.fetching.resume()
-    with pytest.raises(Stalled, match="it has more records"):
-        silent_for(assignment, 200)
+    return assignment
 
 
 def test_pauses_hide_no_silence(assignment: Assignment) -> None:
     """A loop that pauses again and again would otherwise never learn that the client has lost a partition."""
-    assignment.add([TopicPartition(*PLACE)])
     for turn in range(2):
         silent_for(assignment, 20, after_s=40.0 * turn)
         assignment.fetching.pause()
@@ -77,23 +65,10 @@ def test_pauses_hide_no_silence(assignment: Assignment) -> None:
         silent_for(assignment, 15, after_s=80.0)
 
 
-def test_a_long_pause_of_a_silent_partition_is_no_trouble(assignment: Assignment) -> None:
-    """It owes nothing meanwhile, and afterwards it is read alone before the process ends."""
-    assignment.add([TopicPartition(*PLACE)])
-    silent_for(assignment, 40)
-    assignment.fetching.pause()
-    silent_for(assignment, 200, after_s=40.0)
-    assignment.fetching.resume()
-    silent_for(assignment, 9, after_s=240.0)
-    assert assignment.partitions[PLACE].deliver(0, None, time.monotonic() + 249)
-    silent_for(assignment, 25, after_s=249.0)
-
-
 def test_a_topic_made_again_ends_the_process_also_in_a_callback(
     assignment: Assignment, quiet: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the rebalance brings no partition: those assigned already belong to the old topic."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.tend(time.monotonic())
 
     def confirm() -> None:
@@ -106,7 +81,6 @@ def test_a_topic_made_again_ends_the_process_also_in_a_callback(
 
 def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, quiet: Quiet) -> None:
     """Brokers before 4 were seen to report offsets that this process has moved beyond."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.note_commit({PLACE: 5})
     quiet.offset = 3
     with pytest.raises(TransactionTrouble, match="reported as 3, which is stale"):
@@ -118,7 +92,6 @@ def test_a_stale_answer_about_offsets_is_not_believed(assignment: Assignment, qu
 
 def test_an_offset_of_an_earlier_topic_is_refused_by_its_partition(assignment: Assignment, quiet: Quiet) -> None:
     """Brokers may keep offsets of a topic that was deleted: the topic that has its name now has other records there."""
-    assignment.add([TopicPartition(*PLACE)])
     quiet.metadata = CommitMetadata(topic_id="deleted").encode()
     with pytest.raises(TopicReplaced, match=r"has read deleted\..*--at beginning --partition 3`"):
         assignment.rewind()
@@ -153,28 +126,13 @@ def test_brokers_that_come_back_meanwhile_end_no_process(
     other = Quiet()
     monkeypatch.setattr(starts, "new_client", lambda *_: other)
     monkeypatch.setattr(other, "committed", lambda *_, **__: setattr(quiet, "trouble", None), raising=False)
-    assignment.add([TopicPartition(*PLACE)])
     quiet.trouble, quiet.offset = no_answer(), 5
     assignment.rewind()
     assert Start(5) == assignment.partitions.start_of(PLACE)
 
 
-def test_a_held_partition_is_not_expected_to_deliver_until_its_hold_ends(assignment: Assignment) -> None:
-    """However long it waits for a schema. Afterwards a client that delivers nothing of it has lost it."""
-    assignment.add([TopicPartition(*PLACE)])
-    silent_for(assignment, 200, held=[PLACE])
-    assignment.fetching.pause()
-    assignment.fetching.resume()
-    silent_for(assignment, 200, held=[PLACE])
-    assert assignment.partitions.silent_s(time.monotonic() + 200) == 0
-    assignment.hold([], time.monotonic())
-    with pytest.raises(Stalled, match="it has more records"):
-        silent_for(assignment, 200, after_s=300.0)
-
-
 def test_the_end_of_a_held_partition_is_known(assignment: Assignment) -> None:
     """The client reports no ends of what it does not fetch, and lag counts from it. Afterwards the client's counts."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.hold([PLACE], time.monotonic())
     assert {} == assignment.partitions.held_ends()
     silent_for(assignment, 10, held=[PLACE])
@@ -187,7 +145,6 @@ def test_the_end_of_a_held_partition_is_known(assignment: Assignment) -> None:
 
 def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(assignment: Assignment, quiet: Quiet) -> None:
     """A client that refuses to seek must not leave it paused for ever."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.partitions[PLACE].reach_end(7, 0.0)
     assignment.hold([PLACE], time.monotonic())
     assignment.hold([], time.monotonic())
@@ -201,7 +158,6 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(assignment: Assign
 
 def test_one_that_was_held_and_comes_back_is_not_held(assignment: Assignment) -> None:
     """The loop has said it of another time."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.hold([PLACE], time.monotonic())
     assignment.remove([PLACE])
     assignment.add([TopicPartition(*PLACE)])
@@ -210,7 +166,6 @@ def test_one_that_was_held_and_comes_back_is_not_held(assignment: Assignment) ->
 
 def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None:
     """The loop says in each turn what it wants nothing of, and a start that is found late must not undo that."""
-    assignment.add([TopicPartition(*PLACE)])
     assignment.partitions.rewind([PLACE], 0.0)
     assignment.hold([PLACE], time.monotonic())
     assert [PLACE] == assignment.partitions.of(State.SEARCHING)
@@ -221,7 +176,7 @@ def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None
 
 def test_one_silent_beside_a_backlog_is_read_alone_and_then_ends_all(assignment: Assignment, quiet: Quiet) -> None:
     """What the client has fetched of the others is no excuse any more."""
-    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    assignment.add([TopicPartition(*OTHER)])
     silent_for(assignment, 60, busy=True)
     assert set() == quiet.paused
     silent_for(assignment, 10, after_s=60.0, busy=True)
@@ -234,7 +189,7 @@ def test_one_silent_beside_a_backlog_is_read_alone_and_then_ends_all(assignment:
 
 def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignment, quiet: Quiet) -> None:
     """The client has dropped what it had fetched of them. A healthy partition ends no process, however long the backlog."""
-    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    assignment.add([TopicPartition(*OTHER)])
     for after_s in (0.0, 65.0, 130.0):
         silent_for(assignment, 65, after_s=after_s, busy=True)
         assert {OTHER} == quiet.paused
@@ -247,7 +202,7 @@ def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignmen
 
 def test_it_is_read_alone_for_as_long_again_if_another_one_was_read(assignment: Assignment) -> None:
     """What comes meanwhile may have records that were fetched first."""
-    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    assignment.add([TopicPartition(*OTHER)])
     silent_for(assignment, 65, busy=True)
     assignment.add([TopicPartition(PLACE.topic, 0)])
     silent_for(assignment, 10, after_s=65.0)
@@ -255,19 +210,9 @@ def test_it_is_read_alone_for_as_long_again_if_another_one_was_read(assignment: 
         silent_for(assignment, 10, after_s=75.0)
 
 
-def test_a_second_silence_is_given_the_same_time(assignment: Assignment) -> None:
-    """The first one ended with a record."""
-    assignment.add([TopicPartition(*PLACE)])
-    silent_for(assignment, 65)
-    assignment.partitions[PLACE].deliver(0, None, time.monotonic() + 65.0)
-    silent_for(assignment, 65, after_s=65.0)
-    with pytest.raises(Stalled):
-        silent_for(assignment, 15, after_s=130.0)
-
-
 def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, quiet: Quiet) -> None:
     """The loop wants nothing of it, whoever is read alone."""
-    assignment.add([TopicPartition(*PLACE), TopicPartition(*OTHER)])
+    assignment.add([TopicPartition(*OTHER)])
     silent_for(assignment, 65, busy=True)
     now_s = time.monotonic() + 65.0
     assignment.hold([OTHER], now_s)
@@ -277,8 +222,9 @@ def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, qu
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_start_that_stays_unknown_ends_the_process(assignment: Assignment, quiet: Quiet, *, paused: bool) -> None:
+def test_a_start_that_stays_unknown_ends_the_process(quiet: Quiet, *, paused: bool) -> None:
     """Although the partition's leader answers, and also if nothing is read for now."""
+    assignment = Assignment(quiet.consumer, CONFIG, quiet.watch, CLIENT_ERRORS)
     quiet.trouble = no_answer()
     if paused:
         assignment.fetching.pause()
@@ -317,14 +263,6 @@ class Stage:
 def stage() -> Stage:
     """Nothing is assigned yet."""
     return Stage()
-
-
-def test_a_partition_is_assigned_at_its_start_and_fetched(stage: Stage) -> None:
-    """And no longer paused, if it was when it left."""
-    stage.client.paused = {PLACE}
-    stage.assign(PLACE)
-    assert [TopicPartition(*PLACE, 7)] == stage.client.assigned
-    assert set() == stage.client.paused
 
 
 def test_a_partition_without_a_start_is_assigned_but_not_fetched(stage: Stage) -> None:

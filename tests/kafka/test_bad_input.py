@@ -94,15 +94,6 @@ def test_each_kind_of_bad_input_gives_one_dead_letter(
     assert {"title": 1, "url": 1} == counters.dropped_fields
 
 
-def test_tombstones_pass_through_in_order(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
-    """An indexer sees the article and then its deletion, under the same key."""
-    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), Sent(b"good", None)])
-    run_worker(topics, monkeypatch, model)
-    outputs = read_all(topics.bootstrap_servers, topics.output)
-    assert_exactly_once(outputs, places)
-    assert [message.value() is None for message in outputs] == [False, True]
-
-
 def test_an_output_that_the_broker_refuses_is_a_dead_letter(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:

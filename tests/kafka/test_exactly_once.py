@@ -1,54 +1,37 @@
-"""Exactly-once on a real broker, with real workers in their own processes."""
+"""Exactly-once on a real broker, with workers in their own processes, which come and go, or read two topics."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
+from confluent_kafka import Message
 from kafka.harness import (
     QUICK_FAILOVER,
     Sent,
     as_sent,
     assert_all_is_there_once,
     assert_exactly_once,
+    headers_of,
     is_all_committed,
     publish,
     published,
-    sample_articles,
     short_articles,
     worker,
 )
 from support.patience import wait_until
-from support.reading import read_all
-from support.topics import Topics
+from support.reading import committed_and_ends, read_all
+from support.topics import Topics, make_topics
 
 pytestmark = pytest.mark.broker
 
 GUEST = {"ENRICHER_KAFKA__INSTANCE": "worker-1"}
 WORK_S = 120.0
-
-
-def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topics) -> None:
-    """4 articles give 4 enriched records with correct entities, and committed offsets at the input's end."""
-    articles = sample_articles()[:4]
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
-    with worker(topics.environment, "--until-caught-up") as process:
-        assert process.wait(WORK_S) == 0
-    records = read_all(topics.bootstrap_servers, topics.output)
-    assert_exactly_once(records, places)
-    assert len(records) == 4
-    texts = {article["id"]: article for article in articles}
-    entities = 0
-    for message in records:
-        record = orjson.loads(message.value() or b"")
-        for entity in record["entities"]:
-            assert texts[record["id"]][entity["field"]][entity["start"] : entity["end"]] == entity["text"]
-        entities += len(record["entities"])
-    assert entities > 100
-    assert is_all_committed(topics)
 
 
 def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topics, tmp_path: Path) -> None:
@@ -74,3 +57,45 @@ def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topic
 def has_partitions(log: Path) -> bool:
     """Whether a worker that logs there was ever assigned partitions."""
     return "partitions assigned" in log.read_text()
+
+
+BACKLOG, HEADLINES = 3_000, 10
+
+
+def both_of(topics: Topics) -> tuple[Topics, dict[str, str]]:
+    """Another input topic with two partitions for the same worker, and the environment of a worker that reads both."""
+    now = replace(topics, input=make_topics(topics.bootstrap_servers, 2).input)
+    environment = {name: value for name, value in topics.environment.items() if not name.endswith("INPUT_TOPIC")}
+    return now, environment | {"ENRICHER_KAFKA__INPUT_TOPICS": orjson.dumps([now.input, topics.input]).decode()}
+
+
+def outputs_of(topics: Topics) -> Sequence[Message]:
+    """The records of the inputs in this topic."""
+    records = read_all(topics.bootstrap_servers, topics.output)
+    return [each for each in records if headers_of(each)["enricher.source.topic"] == topics.input.encode()]
+
+
+def as_headlines(count: int) -> list[Sent]:
+    """Articles with ids that the backlog does not have."""
+    return [as_sent({**article, "id": f"now-{number}"}) for number, article in enumerate(short_articles(count))]
+
+
+def test_headlines_pass_a_backlog_of_thousands(topics: Topics, tmp_path: Path) -> None:
+    """Each is out while most of the backlog still waits; order and offsets are right in both, also after a restart."""
+    now, environment = both_of(topics)
+    slow = {"ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": "150"}
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(BACKLOG)))
+    with worker(environment | slow, log=tmp_path / "log", stub=True) as first:
+        wait_until(lambda: bool(outputs_of(topics)), WORK_S, "the backlog is being worked on")
+        headlines = publish(now.bootstrap_servers, now.input, as_headlines(HEADLINES))
+        wait_until(lambda: len(outputs_of(now)) == HEADLINES, WORK_S, "the headlines are out")
+        done = len(outputs_of(topics))
+        assert done < BACKLOG / 3, "they came before two thirds of what was there before them"
+        first.kill()
+    with worker(environment, "--until-caught-up", log=tmp_path / "log-2", stub=True) as second:
+        assert second.wait(WORK_S) == 0
+    assert_exactly_once(outputs_of(topics), places)
+    assert_exactly_once(outputs_of(now), headlines)
+    for each in (topics, now):
+        committed = committed_and_ends(each.bootstrap_servers, each.group, each.input)
+        assert all(offset == end for offset, end in committed.values())

@@ -10,16 +10,10 @@ from pathlib import Path
 import pytest
 from kafka.harness import QUICK_FAILOVER, as_sent, assert_exactly_once, headers_of, publish, short_articles
 from kafka.killing_worker import DEATH, KILLING_WORD, MAX_DEATHS, PLACE
-from kafka.test_bad_input import run_worker
 from support.forked import Forked
 from support.patience import PATIENCE_S
-from support.reading import commit_of, committed_and_ends, read_all
-from support.topics import PARTITIONS, Topics
-
-from enricher.errors import RecoveryExhausted, TransactionTrouble
-from enricher.worker.kafka.transaction import Transaction
-from enricher.worker.wiring import workers
-from tools.chaos.stub import StubEngine, stub_model
+from support.reading import committed_and_ends, read_all
+from support.topics import Topics
 
 QUICK = QUICK_FAILOVER | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50"}
 KILLING_WORKER = str(Path(__file__).with_name("killing_worker.py"))
@@ -65,6 +59,7 @@ def test_records_that_kill_are_dead_lettered_and_all_others_enriched(topics: Top
     [
         ("crash", "inference", -signal.SIGSEGV),
         ("hang", "inference", 7),
+        ("hang", "reading", 7),
         ("no memory", "reading", 1),
         ("kill", "writing", -signal.SIGKILL),
     ],
@@ -87,31 +82,3 @@ def test_a_record_is_found_by_each_kind_of_death(
     assert letter.key() == str(articles[5]["id"]).encode()
     assert headers_of(letter)["enricher.dlq.error.type"] == b"KilledWorker"
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), letter], places)
-
-
-@pytest.mark.broker
-def test_an_end_because_nothing_can_be_written_is_no_death_of_the_articles(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No broker takes outputs, while offsets can be committed: exit code 6, and no attempt stays counted."""
-
-    def too_few_replicas(_transaction: Transaction, _tickets: object) -> None:
-        attempts.append(bool([text for text in metadata_of(topics) if "attempts=1" in text]))
-        raise TransactionTrouble("too few replicas")
-
-    attempts: list[bool] = []
-    monkeypatch.setattr(Transaction, "_produce", too_few_replicas)
-    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(4)))
-    monkeypatch.setattr(workers, "MAX_RECOVERIES_IN_A_ROW", 1)
-    with pytest.raises(RecoveryExhausted, match="in a row"):
-        run_worker(topics, monkeypatch, stub_model(StubEngine()), **QUICK)
-    assert {True} == {*attempts}, "they are counted while they are tried"
-    assert [] == [text for text in metadata_of(topics) if "attempts" in text]
-    assert [] == read_all(topics.bootstrap_servers, topics.dead_letters)
-
-
-def metadata_of(topics: Topics) -> list[str]:
-    """What is committed beside the group's offsets."""
-    servers, group = topics.bootstrap_servers, topics.group
-    committed = [commit_of(servers, group, topics.input, number) for number in range(PARTITIONS)]
-    return [each.metadata for each in committed if each.metadata]

@@ -108,7 +108,8 @@ def test_without_limits_everything_is_dead_lettered(topics: Topics) -> None:
 
 def test_outputs_too_large_for_their_topic_count_before_the_commit(topics: Topics, tmp_path: Path) -> None:
     """Only encoding shows them, in the open transaction: it is aborted, and what is within the limit is committed again."""
-    publish(topics.bootstrap_servers, topics.input, map(as_sent, large_articles(200)))
+    large = [{"id": f"large-{index}", "body": "news " * 1_500} for index in range(200)]
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, large))
     tiny = {MAX_IN_A_ROW: "20", "ENRICHER_ARTICLES__MAX_RECORD_BYTES": "4096", "ENRICHER_OUTPUT__ARTICLE": "whole"}
     log = tmp_path / "worker.log"
     with worker(topics.environment | tiny, "--until-caught-up", log=log, stub=True) as process:
@@ -116,8 +117,3 @@ def test_outputs_too_large_for_their_topic_count_before_the_commit(topics: Topic
     letters = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert {b"OutputTooLarge"} == {headers_of(letter)["enricher.dlq.error.type"] for letter in letters}
     assert letters_in(topics) == 20
-
-
-def large_articles(number: int) -> list[dict[str, str]]:
-    """Articles that take more than a record may."""
-    return [{"id": f"large-{index}", "body": "news " * 1_500} for index in range(number)]

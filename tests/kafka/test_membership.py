@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from kafka.clients import Diary, client_of, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import Diary, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
 from kafka.harness import assert_exactly_once, publish
 from support.clock import Clock
 from support.closing import CLOSING
@@ -199,19 +199,6 @@ def test_a_newcomer_gets_its_partitions_in_the_second_rebalance(topics: Topics) 
 
 
 @pytest.mark.broker
-def test_a_newcomer_that_is_stopped_before_its_first_callback_leaves(topics: Topics) -> None:
-    """Its assignment, and with it the subscription, comes while it closes; the owner gets everything back."""
-    config = config_for(topics)
-    owner, diary = opened(config)
-    newcomer = KafkaSource(replace(config, instance="worker-1"))
-    newcomer.open(Diary())
-    poll_until(owner, lambda: len(diary.owned) == 2)  # it is a member, and has not polled since it joined
-    newcomer.close()
-    poll_until(owner, lambda: len(diary.owned) == 4)
-    owner.close()
-
-
-@pytest.mark.broker
 def test_a_newcomer_that_is_stopped_right_after_its_first_callback_leaves(topics: Topics) -> None:
     """The client closes while it joins again, and may not say that it leaves: its session expires."""
     config = config_for(topics)
@@ -321,25 +308,6 @@ def test_offsets_alone_are_sent_once_more_too(topics: Topics) -> None:
         record.offset + 1
         == committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[record.partition.number][0]
     )
-
-
-@pytest.mark.broker
-@pytest.mark.usefixtures("patient")
-def test_a_member_that_is_expelled_while_it_publishes_does_not_try_again(topics: Topics) -> None:
-    """Its id is refused: the partitions may be another one's, and nothing becomes visible."""
-    config = config_for(topics, session_timeout_s=6, max_poll_interval_s=6, transaction_timeout_s=20)
-    publish(topics.bootstrap_servers, topics.input, inputs(5))
-    source, _ = opened(config)
-    meets = meeting(
-        lambda: wait_until(lambda: not client_of(source).memberid(), PATIENCE_S, "it has polled too seldom")
-    )
-    sink, counters = sink_for(source, config, producer_class=meets)
-    records = records_of(source, 5)
-    with pytest.raises(TransactionTrouble, match="UNKNOWN_MEMBER_ID"):
-        sink.publish(release_of(records))
-    assert 0 == counters.transactions_repeated
-    sink.recover()
-    assert [] == read_all(topics.bootstrap_servers, topics.output)
 
 
 @pytest.mark.broker

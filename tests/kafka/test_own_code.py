@@ -1,4 +1,4 @@
-"""A team's own code in a worker on a real broker: skips, dead letters, and a call that hangs."""
+"""A team's own code in a worker on a real broker: skips and dead letters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import orjson
 import pytest
 from commands.cli_runner import run
 from kafka.harness import as_sent, assert_exactly_once, headers_of, publish, short_articles
-from kafka.killing_worker import CODE, MAX_DEATHS, PLACE
 from kafka.test_bad_input import run_worker
-from kafka.test_killing_record import life
 from support import team_packages
 from support.operating import commit, write
 from support.reading import committed_and_ends, read_all
@@ -26,8 +24,6 @@ from tools.worker_parts import tasks_of
 pytestmark = pytest.mark.broker
 
 CODE_OF_THE_TEAM = """
-import threading
-
 def before(document, headers):
     print("this is on no result")
     if document["title"].startswith("skip"):
@@ -38,11 +34,6 @@ def after(record):
     if record["id"] != "short-7":
         return record
     raise ValueError("a part of the article")
-
-def hang(given, headers=()):
-    if given["id"] == "short-5":
-        threading.Event().wait()
-    return given
 """
 BOTH = {"ENRICHER_ARTICLES__TRANSFORM": "before", "ENRICHER_OUTPUT__TRANSFORM": "after"}
 
@@ -52,7 +43,7 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the package of the team, on the path."""
     folder = tmp_path / "code"
     folder.mkdir()
-    team_packages.install(folder, CODE_OF_THE_TEAM, ["before", "after", "hang"])
+    team_packages.install(folder, CODE_OF_THE_TEAM, ["before", "after"])
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "team_code", raising=False)
     return folder
@@ -116,29 +107,3 @@ def test_a_lost_record_is_no_skip(topics: Topics, monkeypatch: pytest.MonkeyPatc
     commit(topics.bootstrap_servers, topics.group, topics.input, {0: ends[0][1]})
     found = verified(topics, monkeypatch, 8, **BOTH)
     assert (1, 2) == (found["lost"]["failed"], found["inputs that articles.transform skips"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["ENRICHER_ARTICLES__TRANSFORM", "ENRICHER_OUTPUT__TRANSFORM"])
-def test_a_call_that_hangs_is_ended_and_its_article_found(
-    topics: Topics, tmp_path: Path, team: Path, setting: str
-) -> None:
-    """The watchdog ends the worker, and the attempts rule makes the article a dead letter; all others have their output."""
-    articles = short_articles(12)
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
-    log, exits = tmp_path / "workers.log", list[int]()
-    more = {
-        setting: "hang",
-        CODE: str(team),
-        PLACE: "the transform",
-        "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5",
-        "ENRICHER_WORKER__STALL_TIMEOUT_S": "6",
-    }
-    while (not exits or exits[-1] != 0) and len(exits) <= 1 + MAX_DEATHS + 2:
-        exits.append(life(topics, "worker-0", log, **more))
-    assert exits[-1] == 0, log.read_text("utf-8")[-5_000:]
-    assert {7} == {*exits[:-1]}
-    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert letter.key() == str(articles[5]["id"]).encode()
-    assert headers_of(letter)["enricher.dlq.error.type"] == b"KilledWorker"
-    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), letter], places)

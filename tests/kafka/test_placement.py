@@ -30,10 +30,9 @@ from support.topics import Topics
 
 from enricher.errors import SettingsError, TransactionTrouble
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.topicwatch import TopicWatch
 from enricher.worker.kafka.transaction import Placement
-from enricher.worker.records import Partition, RawRecord, Release, Ticket
+from enricher.worker.records import Partition, RawRecord, Ticket
 
 INPUT, OUTPUT, LETTERS = "articles", "entities", "dead-letters"
 OLD, NEW = {INPUT: 6, OUTPUT: 6, LETTERS: 6}, {INPUT: 7, OUTPUT: 7, LETTERS: 7}
@@ -114,11 +113,6 @@ def test_no_output_is_placed_by_its_key(answers: Mapping[str, int], error: type[
         check(Brokers([answers]), 6)
 
 
-def publish_at_last(sink: TransactionalSink, release: Release) -> None:
-    """Publish it as a worker does that recovers: at first the producer still knows the old topic."""
-    retry(lambda: sink.publish(release), TransactionTrouble, between=sink.recover)
-
-
 @pytest.mark.broker
 def test_an_output_topic_made_again_with_fewer_partitions_is_refused(topics: Topics) -> None:
     """It writes nothing to other partitions, and its offsets stay, so a worker of better settings goes on there."""
@@ -128,7 +122,8 @@ def test_an_output_topic_made_again_with_fewer_partitions_is_refused(topics: Top
     records = records_of(source, 100)
     make_again(topics.bootstrap_servers, topics.output, 2)
     with pytest.raises(SettingsError, match=r"has 4 partitions.*entities 2"):
-        publish_at_last(sink, release_of(records))
+        # At first the producer still knows the old topic.
+        retry(lambda: sink.publish(release_of(records)), TransactionTrouble, between=sink.recover)
     assert [] == read_all(topics.bootstrap_servers, topics.output)
 
 

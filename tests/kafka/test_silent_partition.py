@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from threading import Event
-
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from kafka.clients import (
     begun,
     client_of,
     config_for,
     ends_for,
     inputs,
-    opened,
     poll_until,
     records_of,
     release_of,
 )
 from kafka.harness import assert_all_is_there_once, publish
-from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Stalled
 from enricher.worker.kafka.source import KafkaSource
-from enricher.worker.records import Partition, RawRecord
+from enricher.worker.records import Partition
 
 pytestmark = pytest.mark.broker
 
@@ -71,35 +66,3 @@ def test_a_lost_partition_ends_the_process_and_a_restart_reads_it(topics: Topics
     again.publish(release_of(records_of(restarted, 20)))
     assert 0.0 == restarted.connection().silent_s
     assert_all_is_there_once(topics, places)
-
-
-def backlog(topics: Topics, count: int) -> None:
-    """So many small records, in large batches on all four partitions."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "queue.buffering.max.messages": count})
-    for number in range(count):
-        producer.produce(topics.input, b"v" * 20, b"k", partition=number % 4)
-    assert producer.flush(PATIENCE_S) == 0
-
-
-def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecord]:
-    """The next `count` records, at a pace at which the client's queue is never empty."""
-    records: list[RawRecord] = []
-    pace = Event()
-    while len(records) < count:
-        pace.wait(0.02)
-        source.hold(())
-        records += source.poll(per_poll, 0.0)
-    return records
-
-
-def test_partitions_that_a_backlog_keeps_waiting_end_no_process(
-    topics: Topics, caplog: pytest.LogCaptureFixture
-) -> None:
-    """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
-    source, count = opened(config_for(topics, partition_timeout_s=BOUND_S))[0], 24_000
-    backlog(topics, count)
-    caplog.set_level(logging.INFO, "enricher.worker.kafka.assignment")
-    records = read_slowly(source, count, 40)
-    assert "for a moment: nothing came of it" in caplog.text
-    for number in range(4):
-        assert list(range(count // 4)) == [record.offset for record in records if record.partition.number == number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -25,7 +25,6 @@ from kafka.test_bad_input import run_worker
 from support.operating import alter
 from support.patience import PATIENCE_S
 from support.reading import read_all
-from support.records import plain_record
 from support.topics import Topics
 
 from enricher.errors import (
@@ -37,9 +36,8 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.transaction import DeliveryReports, Failure
-from enricher.worker.records import Article, Coverage, Partition, RawRecord, Release, Ticket
+from enricher.worker.records import Partition, RawRecord, Release, Ticket
 from tools.chaos.stub import StubEngine, stub_model
 
 pytestmark = pytest.mark.broker
@@ -232,18 +230,12 @@ def test_a_refused_batch_ends_the_worker_and_lower_settings_let_it_go_on(
     assert {headers_of(message)["enricher.dlq.error.type"] for message in dead} <= {b"RefusedOutput", b"OutputTooLarge"}
 
 
-def opened_with(topics: Topics, inputs: Sequence[Sent]) -> tuple[TransactionalSink, list[RawRecord]]:
-    """A sink that thinks the output topic takes large batches, and the records of these inputs."""
-    config = config_for(topics, properties={"producer.compression.type": "none"})
-    publish(topics.bootstrap_servers, topics.input, inputs)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
-    return sink, records_of(source, len(inputs))
-
-
 def test_when_the_limit_is_lowered_a_restart_keeps_to_it(topics: Topics) -> None:
     """A refused batch blames nobody: each record is written alone. The worker may read the limit when it starts."""
-    sink, records = opened_with(topics, [Sent(b"same", b"%d" % n) for n in range(60)])
+    config = config_for(topics, properties={"producer.compression.type": "none"})
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"%d" % n) for n in range(60)])
+    source, sink = ends_for(config)
+    records = records_of(source, 60)
     alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": str(LIMIT_BYTES)})
     with pytest.raises(RefusedBatch):
         sink.publish(release_of(records[:40]))
@@ -254,34 +246,8 @@ def test_when_the_limit_is_lowered_a_restart_keeps_to_it(topics: Topics) -> None
     sink.recover()
     assert {} == sink.publish(Release((), {records[0].partition: 40})), "attempts can still be taken back"
     sink.close()
-    source, restarted = ends_for(config_for(topics, properties={"producer.compression.type": "none"}))
+    source.close()  # else the group waits for it until its poll interval ends
+    source, restarted = ends_for(config)
     assert {} == restarted.publish(release_of(records_of(source, 20)))
     offsets = [source_of(message)[1] for message in read_all(topics.bootstrap_servers, topics.output)]
     assert list(range(60)) == offsets
-
-
-def test_after_a_refused_batch_each_record_is_tried_alone_once(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too large among small ones of its partition: named once it was alone; the others are written."""
-    monkeypatch.setattr(UNTOLD, lambda *_: {})
-    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "2000"})
-    sink, records = opened_with(topics, [Sent(b"same", b"%d" % number) for number in range(20)])
-    large = records[7]
-
-    def enriched(raw: RawRecord) -> Ticket:
-        ticket = Ticket(raw, arrived_s=0.0)
-        article = Article("x" * 3_000 if raw is large else "a", "", "b")
-        ticket.finish(plain_record(article, (), Coverage(1, 1, truncated=False)))
-        return ticket
-
-    with pytest.raises(RefusedBatch):
-        sink.publish(release_of(records, enriched))
-    sink.recover()
-    with pytest.raises(RefusedOutput) as refusal:
-        sink.publish(release_of(records, enriched))
-    assert [large.offset] == [ticket.raw.offset for ticket in refusal.value.outcomes]
-    sink.recover()
-    others = [record for record in records if record is not large]
-    sink.publish(release_of(others[:10], enriched))
-    with pytest.raises(BrokerError):
-        sink.publish(release_of(others[10:], enriched))
-    assert 10 == len(read_all(topics.bootstrap_servers, topics.output))

@@ -1,10 +1,11 @@
-"""The sink without a broker: what comes before it connects, how it closes, what it logs."""
+"""The sink without a broker: its transactional id, what comes before it connects, how it closes, what it logs."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
+from itertools import combinations, product
 from typing import Any, cast
 
 import pytest
@@ -15,12 +16,12 @@ from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.worker.kafka.metadata import message_limits
+from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.sink import TransactionalSink, log_dead_letters
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
 from enricher.worker.stats import Counters
-from enricher.worker.telemetry.logs import RepeatsFilter
 
 NOWHERE = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
 
@@ -88,7 +89,7 @@ class SilentAdmin:
 def test_without_an_answer_the_settings_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start does not wait for ever for a limit, and a question in vain raises nothing."""
     monkeypatch.setattr("enricher.worker.kafka.metadata._TIMEOUT_S", 0.01)
-    config = config_for(Topics("127.0.0.1:1", "in", "out", "dead", "group", {}))
+    config = config_for(NOWHERE)
     assert {} == message_limits(cast("AdminClient", SilentAdmin()), config)
 
 
@@ -110,9 +111,30 @@ def test_a_line_says_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
     ] == caplog.messages
 
 
-def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """All lines are of one kind, whatever their places and reasons, so the log's limit applies."""
-    log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)], {})
-    repeats = RepeatsFilter(20)
-    assert 20 == sum(repeats.filter(record) for record in caplog.records)
-    assert {logging.WARNING} == {record.levelno for record in caplog.records}
+ODD = ["news", "news-en", "news/en", "news%2Fen", "news%2fen", "en-0", "0", "-", "/", "%", "//", "0/doctor", "-doctor"]
+
+
+def config(group: str, instance: str) -> KafkaConfig:
+    """Of that worker of that group."""
+    return replace(config_for(NOWHERE), group_id=group, instance=instance)
+
+
+def test_two_workers_of_two_groups_never_share_a_transactional_id() -> None:
+    """Otherwise they would fence each other for ever: `news` + `en-0` and `news-en` + `0` did."""
+    assert config("news", "en-0").transactional_id != config("news-en", "0").transactional_id
+    assert config("news", "en/0").transactional_id != config("news/en", "0").transactional_id
+    workers = list(product(ODD, ODD))
+    assert len(workers) == len({config(*worker).transactional_id for worker in workers})
+
+
+def test_an_ordinary_id_can_be_read() -> None:
+    """It appears in messages, and in ACLs that people write."""
+    assert "news/en-0" == config("news", "en-0").transactional_id
+    assert "a%2Fb%25/c%2Fd" == config("a/b%", "c/d").transactional_id
+
+
+def test_the_prefix_of_a_group_covers_its_workers_and_nobody_elses() -> None:
+    """A prefixed right of one group gives nothing to another, even where one group's name begins with the other's."""
+    for mine, other in [*combinations(ODD, 2), *combinations(reversed(ODD), 2)]:
+        assert config(mine, other).transactional_id.startswith(config(mine, "any").transactional_prefix)
+        assert not config(other, mine).transactional_id.startswith(config(mine, "any").transactional_prefix)

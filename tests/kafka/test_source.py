@@ -28,7 +28,6 @@ from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends
 from support.topics import Topics
 
-from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.operate.lag import read_backlog
 from enricher.worker.kafka.source import KafkaSource
 from enricher.worker.kafka.topicwatch import TopicReplaced
@@ -54,35 +53,6 @@ def poll_both(first: KafkaSource, second: KafkaSource, done: Callable[[], bool])
 
     wait_until(polled, PATIENCE_S, "it happened", 0.0)
     return came
-
-
-def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
-    """Key, value, headers (repeated names, null values) and timestamp come through untouched."""
-    headers = [("a", b"1"), ("a", b"2"), ("b", None)]
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v", headers), Sent(None, None)])
-    source, _ = opened(config_for(topics))
-    first, second = sorted(records_of(source, 2), key=lambda record: record.key is None)
-    source.close()
-    assert (first.key, first.value, first.headers) == (b"k", b"v", tuple(headers))
-    assert (second.key, second.value, second.headers) == (None, None, ())
-    assert first.timestamp_s is not None
-
-
-def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
-    """A paused source stays a member, takes new partitions paused, and goes on where it was."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
-    first, diary = opened(config)
-    first.pause()
-    second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
-    second.open(other)
-    second.pause()
-    came = poll_both(first, second, lambda: len(diary.owned) == len(other.owned) == 2)
-    leave_group(second)
-    came += poll_until(first, lambda: len(diary.owned) == 4)
-    assert came == []
-    first.resume()
-    assert len(records_of(first, 20)) == 20
 
 
 def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
@@ -141,20 +111,6 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     publish(topics.bootstrap_servers, topics.input, [Sent(b"later", b"v")])
     poll_until(source, source.caught_up)
     assert committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[0] == (4, 4)
-
-
-def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
-    """Nothing to read is nothing to wait for."""
-    source, _ = opened(config_for(topics), until_caught_up=True)
-    poll_until(source, source.caught_up)
-
-
-def test_a_missing_topic_is_named(topics: Topics) -> None:
-    """The message says which topic and how to create it."""
-    source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
-    with pytest.raises(MissingTopic, match=r"'no-such-topic'.*topics create"):
-        source.open(Diary())
-    source.close()
 
 
 def fill(topics: Topics, count: int) -> int:
@@ -265,29 +221,3 @@ def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytes
     source.rewind()
     assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
     poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)
-
-
-def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
-    """The broker would accept empty group metadata without fencing, so it is never sent."""
-    source = KafkaSource(config_for(topics))
-    with pytest.raises(TransactionTrouble, match="not a member"):
-        source.membership()
-    source.close()
-
-
-def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
-    """A transaction that fails inside the revocation reaches the loop, and nothing leaves the client's callback."""
-    config = config_for(topics)
-    first, diary = opened(config)
-
-    def fail(_partitions: object) -> None:
-        raise TransactionTrouble("while revoking")
-
-    diary.on_revoked = fail
-    second = KafkaSource(replace(config, instance="worker-1"))
-    second.open(Diary())
-    with pytest.raises(TransactionTrouble, match="while revoking"):
-        poll_both(first, second, lambda: False)
-    diary.on_revoked = lambda _partitions: None
-    leave_group(first)
-    leave_group(second)

@@ -51,41 +51,31 @@ def in_partition(records: Sequence[RawRecord], number: int) -> list[RawRecord]:
     return [record for record in records if record.partition.number == number]
 
 
-@pytest.mark.parametrize("topic", ["output", "dead_letters"])
-def test_a_group_that_has_lost_its_offsets_is_refused(topics: Topics, topic: str) -> None:
-    """Also if it wrote dead letters only: a guess would lose or double. The message has the command."""
+@pytest.mark.parametrize(
+    ("dead_letters", "deleted", "kept", "command"),
+    [
+        pytest.param(0, {}, {}, "--at behind-outputs;? ?", id="all of them"),
+        pytest.param(40, {}, {}, "--at behind-outputs;? ?", id="all, of a group that wrote dead letters only"),
+        pytest.param(0, dict.fromkeys(range(4), -1), {}, "--at behind-outputs", id="all, and retention its outputs"),
+        pytest.param(0, {}, {0: 3, 1: 4, 3: 5}, r"--at behind-outputs --partition 2\.", id="one, which is named"),
+    ],
+)
+def test_a_group_that_has_lost_offsets_is_refused(
+    topics: Topics, dead_letters: int, deleted: dict[int, int], kept: dict[int, int], command: str
+) -> None:
+    """A guess would lose or double; only a partition that was never written shows that a group is new."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
-    enrich(config, 40, dead_letters=40 if topic == "dead_letters" else 0)
+    enrich(config, 40, dead_letters=dead_letters)
+    if deleted:
+        delete_records(topics.bootstrap_servers, topics.output, deleted)
     delete_group(topics.bootstrap_servers, topics.group)
-    with pytest.raises(
-        SettingsError, match=f"offsets set {topics.group} {topics.input} --at behind-outputs;? ?"
-    ) as end:
+    if kept:
+        commit(topics.bootstrap_servers, topics.group, topics.input, kept)
+    with pytest.raises(SettingsError, match=f"offsets set {topics.group} {topics.input} {command}") as end:
         opened(config)
-    assert "--partition" not in str(end.value), "it has lost all of them"
+    assert bool(kept) == ("--partition" in str(end.value))
     assert 2 == end.value.exit_code
-
-
-def test_one_lost_offset_is_refused_by_its_number(topics: Topics) -> None:
-    """The others stand, so the command names the partition."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    enrich(config, 40)
-    delete_group(topics.bootstrap_servers, topics.group)
-    commit(topics.bootstrap_servers, topics.group, topics.input, {0: 3, 1: 4, 3: 5})
-    with pytest.raises(SettingsError, match=r"--at behind-outputs --partition 2\."):
-        opened(config)
-
-
-def test_outputs_that_retention_deleted_are_refused_all_the_same(topics: Topics) -> None:
-    """Only a partition that was never written shows that the group is new."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    enrich(config, 40)
-    delete_records(topics.bootstrap_servers, topics.output, dict.fromkeys(range(4), -1))
-    delete_group(topics.bootstrap_servers, topics.group)
-    with pytest.raises(SettingsError, match="no committed offset"):
-        opened(config)
 
 
 def test_a_partition_without_records_begins_whoever_writes_to_the_outputs(topics: Topics) -> None:
@@ -140,13 +130,6 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     assert Start(1, Mark(2, 1)) == source.start_of(record.partition)
 
 
-def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
-    """Order per key would be given up silently; the message says what to do."""
-    grow(topics, 6, topics.input)
-    with pytest.raises(SettingsError, match=r"6 partitions.*--alter --partitions 6"):
-        opened(config_for(topics))
-
-
 def test_two_input_topics_that_share_output_partitions_begin_together(topics: Topics) -> None:
     """Each member looks before it joins, so the outputs of the first topic do not keep the second from beginning."""
     other = make_topics(topics.bootstrap_servers)
@@ -185,11 +168,10 @@ def test_nothing_is_read_before_the_start_is_committed(topics: Topics) -> None:
 def test_the_start_is_committed_as_soon_as_it_is_known(topics: Topics) -> None:
     """However rarely the worker publishes: nothing is read before."""
     publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
+
+    def all_begun() -> bool:
+        committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+        return all(offset >= 0 for offset, _end in committed.values())
+
     with worker(topics.environment | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}, stub=True):
-        wait_until(lambda: is_begun(topics), PATIENCE_S, "the starts are committed")
-
-
-def is_begun(topics: Topics) -> bool:
-    """Whether the group has an offset for each partition."""
-    committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-    return all(offset >= 0 for offset, _end in committed.values())
+        wait_until(all_begun, PATIENCE_S, "the starts are committed")

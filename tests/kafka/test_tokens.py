@@ -21,13 +21,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from support.aws import SECRET, SESSION, query_signature_is_right
 from support.clouds import ACCOUNT, HEADER, WEB_TOKEN, Cloud, serving_cloud
-from support.patience import PATIENCE_S
 
 from enricher.errors import BrokerError, NoAnswer, RecoveryExhausted, SettingsError, TransactionTrouble
 from enricher.worker.kafka import tokens
 from enricher.worker.kafka.errors import ClientErrors, Complaint, new_client
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.tokens import Question, Token, Tokens, login_properties, wait_for_token
+from enricher.worker.kafka.tokens import Token, Tokens, login_properties, wait_for_token
 
 MSK = "b-1.articles.a1b2c3.c2.kafka.eu-west-1.amazonaws.com:9098"
 HUBS = "articles.servicebus.windows.net:9093"
@@ -120,14 +119,6 @@ def test_a_token_of_google_is_shown_to_nobody_else(servers: str) -> None:
     """It is good for the whole cloud, and the settings may come from a file that somebody else has written."""
     with pytest.raises(SettingsError, match=r"must be Google's, HOST\.cloud\.goog:PORT"):
         login_properties("gcp", servers, 1.0)
-
-
-def test_oidc_is_the_client_librarys_own() -> None:
-    """No code of ours: only properties."""
-    made = login_properties("oidc", "localhost:9092", 1.0)
-    assert made["sasl.oauthbearer.method"] == "oidc"
-    assert "oauth_cb" not in made
-    assert login_properties("", "localhost:9092", 1.0) == {}
 
 
 @pytest.mark.parametrize(("kind", "package"), [("msk-iam", "botocore"), ("azure", "azure"), ("gcp", "google.auth")])
@@ -267,26 +258,6 @@ def test_a_start_waits_for_a_token_within_a_bound() -> None:
         wait_for_token({"oauth_cb": tokens_of(ValueError("AADSTS700016: no such application"))}, 30.0)
 
 
-def test_all_wait_for_the_same_answer() -> None:
-    """While a question is asked no other one is, so a library that hangs holds one thread."""
-    going, asked = threading.Event(), []
-
-    def ask() -> int:
-        asked.append(1)
-        going.wait(PATIENCE_S)
-        return 7
-
-    question, found = Question("it", ask, 30.0), []
-    threads = [threading.Thread(target=lambda: found.append(question.answer())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    going.set()
-    for thread in threads:
-        thread.join()
-    assert [7, 7, 7, 7] == found
-    assert 1 <= len(asked) <= 4
-
-
 @pytest.mark.parametrize("kind", [Consumer, Producer, AdminClient])
 def test_each_kind_of_client_gets_its_token(kind: type[Consumer | Producer | AdminClient]) -> None:
     """From its own thread, before the constructor returns; and one without a provider says why at once."""
@@ -309,26 +280,6 @@ def config_with(given: Tokens) -> KafkaConfig:
     """The configuration of clients that get these tokens."""
     made: dict[str, Any] = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": given}
     return replace(CONFIG, login=made)
-
-
-@pytest.mark.slow
-def test_a_client_is_closed_while_its_identity_hangs() -> None:
-    """Its thread waits for a token meanwhile; the bound of the question ends that."""
-    going, hanging, given = threading.Event(), threading.Event(), 0
-
-    def ask() -> Token:
-        nonlocal given
-        given += 1
-        if given > 2:  # before the client is made, and for it
-            hanging.set()
-            going.wait(PATIENCE_S)
-        return Token("a", time.time() + 6)
-
-    properties = config_with(Tokens("kafka.token=test", ask, 1.0)).client("consumer") | {"group.id": "g"}
-    client = new_client(Consumer, properties, ClientErrors())
-    assert hanging.wait(PATIENCE_S)
-    client.close()
-    going.set()
 
 
 @pytest.mark.parametrize(

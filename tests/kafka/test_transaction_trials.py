@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka.clients import config_for
 from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
-from support.reading import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
@@ -43,20 +42,6 @@ def assert_nothing_is_left(bootstrap_servers: str, prefix: str) -> None:
         return not [name for name in admin.list_topics(timeout=PATIENCE_S).topics if name.startswith(prefix)]
 
     wait_until(are_gone, PATIENCE_S, "nothing is left")
-
-
-def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
-    """No topic; the worker's own are not touched."""
-    config = config_for(topics)
-    with Trials(config) as trials:
-        results = list(trials.results())
-    assert {result.promise.name: result.outcome.holds for result in results} == {p.name: True for p in PROMISES}, (
-        results
-    )
-    assert trials.left_behind is None
-    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
-    places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-    assert {end for _committed, end in places.values()} == {0}
 
 
 class EveryReaderSeesAll(Clients):
@@ -172,20 +157,6 @@ def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
         [result] = trials.results(limit_s=0.0)
     assert (None, "not begun within 0 s") == (result.outcome.holds, result.outcome.seen)
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
-
-
-def test_an_interruption_while_the_topic_is_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Ctrl-C, a topic that cannot be used yet is deleted as well."""
-
-    def interrupted(_trials: Trials, _name: str) -> bool:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trials, "_is_usable", interrupted)
-    trials = Trials(config_for(topics))
-    with pytest.raises(KeyboardInterrupt), trials:
-        pass
-    assert trials.left_behind is None
-    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config_for(topics)))
 
 
 def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:

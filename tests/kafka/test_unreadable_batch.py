@@ -1,17 +1,19 @@
-"""Intact batches that the client cannot decompress end the worker, and `offsets skip` makes dead letters of them."""
+"""Batches that cannot be read: damaged ones end the worker with their place; unpackable ones are skipped by a command."""
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import pytest
 from commands.cli_runner import run
-from confluent_kafka import KafkaError, Producer, TopicPartition
-from kafka.clients import config_for, opened
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from kafka.clients import config_for, opened, poll_until
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, transaction
 from kafka.limited_worker import LIMIT, LIMITED_WORKER
 from kafka.quiet import CLIENT_ERRORS, CONFIG, PLACE, Quiet
@@ -20,15 +22,20 @@ from support.forked import Forked
 from support.operating import commit
 from support.patience import PATIENCE_S
 from support.reading import read_all
-from support.topics import Topics
+from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate import offset_commands as skipping
+from enricher.worker.kafka import partition as rules
 from enricher.worker.kafka import ranges
-from enricher.worker.kafka.assignment import Assignment
+from enricher.worker.kafka.assignment import Assignment, Fetching
+from enricher.worker.kafka.errors import ClientErrors
 from enricher.worker.kafka.partition import Damage, State
+from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.kafka.properties import KafkaConfig
-from enricher.worker.kafka.ranges import UnreadableBatches
+from enricher.worker.kafka.ranges import RangeReader, UnreadableBatches
+from enricher.worker.records import Mark, Start
+from tools.kafka import Cluster
 
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
 GZIP = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x1) of message at 9 of 30 bytes failed")
@@ -96,10 +103,9 @@ def test_what_comes_before_it_is_committed_before_the_process_ends() -> None:
 
 def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
-    topics = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
     monkeypatch.setattr(ranges, "first_leader_epoch", lambda *_: None)
     with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on.*--reset-offsets"):
-        UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
+        UnreadableBatches(CONFIG).span(PLACE, 7, GZIP, 9)
 
 
 def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +124,7 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
             return next(ends)
 
     monkeypatch.setattr(ranges, "_BatchEndFinder", Looker)
-    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    batches = UnreadableBatches(CONFIG)
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
     assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 8)
@@ -136,7 +142,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
         return offset < 100
 
     monkeypatch.setattr(ranges._BatchEndFinder, "_is_inside", is_inside)
-    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    batches = UnreadableBatches(CONFIG)
     expected, rounds = 0, 0
     while expected < 100:
         span = batches.span(PLACE, expected, UNREADABLE, 0)
@@ -144,14 +150,6 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
         expected, rounds = span.stop, rounds + 1
         seen.clear()
     assert rounds <= 100
-
-
-def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that do not answer say nothing about a batch."""
-    monkeypatch.setattr(ranges, "_LOOKUP_S", 0.2)
-    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
-    with pytest.raises(TransactionTrouble, match="no answer"):
-        batches.span(PLACE, 7, UNREADABLE, 7)
 
 
 def small(topics: Topics) -> KafkaConfig:
@@ -257,23 +255,100 @@ def run_to_the_end(topics: Topics, log: Path) -> int:
     return code
 
 
-@pytest.mark.broker
-def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: Topics) -> None:
-    """`lag` counts without reading records; an unknown age is not an age of 0."""
-    write_batch(topics, [b"a" * 3_000_000])
-    seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment | SMALL_IN_COMMANDS)
-    assert seen.exit_code == 9, seen.output
-    backlog = json.loads(seen.stdout)
-    assert (backlog["behind"], backlog["age_s"]) == (1, None)
+DAMAGED = KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 7 failed CRC32C check")
+ENDED = KafkaError(KafkaError._PARTITION_EOF)
+
+
+def test_damage_that_passes_is_waited_out() -> None:
+    """A bit that flipped in the network is right in the next fetch, and many fetches take no time."""
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, 7, now_s / 1_000) for now_s in range(5_000))
+    damage.clear()
+    assert damage.is_seen(DAMAGED, PLACE, 99, 7, 1_000.0)
+
+
+def test_damage_at_another_offset_is_counted_by_itself() -> None:
+    """A network that damages one batch and then another still delivers both."""
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, now_s, float(now_s)) for now_s in range(100))
+
+
+def test_damage_that_stays_is_final_and_says_where() -> None:
+    """Topic, partition and offset, and what to do."""
+    damage = Damage()
+    assert all(damage.is_seen(DAMAGED, PLACE, 99, 7, now_s / 10) for now_s in range(100))
+    with pytest.raises(BrokerError, match=r"offset 7 of articles\[3\].*--reset-offsets"):
+        damage.is_seen(DAMAGED, PLACE, 99, 7, 10.0)
+
+
+def test_where_damage_led_the_client_astray_it_looks_again() -> None:
+    """Seen: a wrong next offset from the damaged batch, out of range, back at the beginning. A gap stays."""
+    damage = Damage()
+    assert not damage.is_seen(None, PLACE, 0, 7, 0.0), "no damage"
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 0.0)
+    assert not damage.is_seen(None, PLACE, 7, 7, 0.0), "where it should go on"
+    assert damage.is_seen(None, PLACE, 0, 7, 0.0)
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 1.0)
+    looks = [damage.is_seen(None, PLACE, 0, 7, now_s) for now_s in (1.0, 1.1, 1.2)]
+    assert [True] * 3 == looks, "too soon: this may have been under way"
+    damage.is_seen(DAMAGED, PLACE, 99, 7, 2.0)
+    assert damage.is_seen(None, PLACE, 0, 7, 3.5), "damaged between the looks"
+    looks = [damage.is_seen(ENDED, PLACE, 60, 7, now_s) for now_s in (4.0, 5.0, 6.0)]
+    assert [True, True, False] == looks, "an end may be a stray, too; after several looks it is where the log goes on"
+
+
+@pytest.fixture(params=["none", "lz4"])
+def damaged(request: pytest.FixtureRequest, broker: Cluster) -> Topics:
+    """A topic of three batches, of one record each, of which the second has a wrong byte on the broker's disk."""
+    topics = make_topics(broker.bootstrap_servers, partitions=1)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "compression.type": request.param})
+    for number in range(3):  # a flush each: the client divides what it sends together into batches as it likes
+        producer.produce(topics.input, os.urandom(20) * 400, f"k{number}".encode())
+        producer.flush()
+    break_batch(next((broker.nodes[0].folder / "log").glob(f"{topics.input}-0/*0000.log")), 1)
+    return topics
+
+
+def break_batch(segment: Path, number: int) -> None:
+    """Invert one byte of a batch, under a broker that runs: it reads the file again for each fetch."""
+    with segment.open("r+b") as file:
+        content, at = file.read(), 0
+        for _ in range(number):
+            at += 12 + struct.unpack_from(">qi", content, at)[1]
+        length = struct.unpack_from(">qi", content, at)[1]
+        file.seek(at + length - 40)
+        file.write(bytes([content[at + length - 40] ^ 0xFF]))
 
 
 @pytest.mark.broker
-def test_doctor_can_read_a_topic_that_holds_one(topics: Topics) -> None:
-    """It is passed over; the worker decides what happens to the record."""
-    write_batch(topics, [b"a" * 3_000_000])
-    found = json.loads(run("doctor", "--only", "broker", "--json", env=topics.environment | SMALL_IN_COMMANDS).stdout)[
-        "checks"
-    ]
-    assert [f"'{topics.input}' has no records yet"] == [
-        each["seen"] for each in found if each["check"] == "the newest articles"
-    ]
+def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is neither read as data nor fetched for ever, compressed or not."""
+    monkeypatch.setattr(rules, "_LASTS_S", 1.0)
+    source, _ = opened(config_for(damaged))
+    with pytest.raises(BrokerError, match=r"offset 1 of .*articles\[0\]"):
+        poll_until(source, lambda: False)
+    source.close()
+
+
+@pytest.mark.broker
+def test_a_reader_without_a_group_never_takes_a_damaged_batch_for_data(damaged: Topics) -> None:
+    """`verify` and `tail` read like this; unless checksums are checked, a batch that is not compressed passes as data."""
+    with (
+        closing(RangeReader(config_for(damaged), committed_only=True, progress=lambda *_: None)) as reader,
+        pytest.raises(BrokerError, match="reading"),
+    ):
+        list(reader.read(damaged.input, {0: (0, 3)}, "reading"))
+
+
+@pytest.mark.broker
+def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
+    """Otherwise it would continue behind the damaged batch, and its records would be lost."""
+    config = config_for(topics)
+    consumer = Consumer(config.consumer())
+    consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
+    partitions = Partitions(lambda _name: 10, bound_s=60, start_bound_s=80)
+    partitions.add([PLACE], 0.0)
+    partitions[PLACE].begin(Start(7, Mark()))
+    with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
+        Fetching(consumer, partitions, ClientErrors(config)).go_back([PLACE])
+    consumer.close()
