@@ -71,15 +71,34 @@ def enrich_behind(
     return records
 
 
-@pytest.mark.parametrize("dead_letters", [0, 2])
-@pytest.mark.parametrize("others", [0, 1_000])
+@pytest.mark.parametrize(
+    ("policy", "dead_letters", "others", "aborted", "more"),
+    [
+        pytest.param("delete", 0, 0, "", False, id="enriched records"),
+        pytest.param("delete", 2, 0, "", False, id="dead letters as well"),
+        pytest.param("delete", 2, 1_000, "", False, id="a thousand records of others behind ours"),
+        pytest.param("delete", 0, 0, "output", True, id="aborted outputs, where nothing is compacted"),
+        pytest.param("delete", 0, 0, "dead_letters", True, id="aborted letters, where nothing is compacted"),
+        pytest.param("compact,delete", 0, 100, "", True, id="a compacted topic without a gap at its end"),
+        pytest.param("compact", 0, 0, "output", False, id="a compacted topic, at the end of the input"),
+    ],
+)
 def test_the_newest_output_or_dead_letter_says_where_the_group_stood(
-    topics: Topics, config: KafkaConfig, dead_letters: int, others: int
+    topics: Topics, config: KafkaConfig, policy: str, dead_letters: int, others: int, aborted: str, *, more: bool
 ) -> None:
-    """Records of others behind ours are passed over, however many."""
+    """Offsets without a record are ends of transactions and aborted records, unless they may have been compacted away.
+
+    At the end of the input nothing could be written again. `more`: inputs that came later.
+    """
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": policy})
     records = enrich(config, COUNT, dead_letters=dead_letters)
     for number in range(4):
         publish_to(topics, number, others, topics.output)
+    if aborted:
+        with left_open(topics, getattr(topics, aborted), "aborted"):
+            pass
+    if more:
+        publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
     assert ends_of(records) == searched(config)
 
 
@@ -91,13 +110,6 @@ def test_headers_that_no_worker_writes_say_nothing(topics: Topics, config: Kafka
     other["headers"].append(("enricher.source.topic.id", b"\xff"))
     write(topics.bootstrap_servers, topics.output, [odd, other])
     assert ends_of(records) == searched(config)
-
-
-def test_what_was_never_written_says_nothing(topics: Topics) -> None:
-    """The group begins at the beginning, also in compacted topics."""
-    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
-    publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
-    assert {} == searched(config_for(topics))
 
 
 def test_outputs_that_were_deleted_cannot_tell(topics: Topics, config: KafkaConfig) -> None:
@@ -115,12 +127,15 @@ def test_outputs_beyond_the_end_of_the_input_are_of_an_earlier_topic(topics: Top
         searched(config_for(topics))
 
 
-def test_outputs_of_an_earlier_topic_say_nothing(topics: Topics) -> None:
-    """Its id differs: what the new one has was never enriched."""
-    write(
-        topics.bootstrap_servers, topics.output, [enriched_record("k", (topics.input, 0, 99), "AnotherTopicsIdAAAAAAA")]
-    )
-    assert {} == searched(config_for(topics))
+@pytest.mark.parametrize("written", [[], ["AnotherTopicsIdAAAAAAA"]], ids=["none", "those of an earlier topic"])
+def test_where_nothing_was_enriched_the_group_begins_at_the_beginning(
+    topics: Topics, config: KafkaConfig, written: list[str]
+) -> None:
+    """Also in compacted topics. The id of an earlier topic differs: what the new one has was never enriched."""
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
+    old = [enriched_record("k", (topics.input, 0, 99), topic_id) for topic_id in written]
+    write(topics.bootstrap_servers, topics.output, old)
+    assert {} == searched(config)
 
 
 def test_partitions_that_the_outputs_do_not_have_cannot_be_told(topics: Topics, config: KafkaConfig) -> None:
@@ -204,37 +219,6 @@ def test_outputs_that_compaction_removed_cannot_tell(topics: Topics) -> None:
     wait_until(cleaned, PATIENCE_S, "the cleaner has removed the deletions")
     with pytest.raises(BrokerError, match=CANNOT_TELL.format("compacted")):
         searched(config)
-
-
-def test_a_compacted_topic_tells_if_no_offset_is_missing_at_its_end(topics: Topics, config: KafkaConfig) -> None:
-    """Each offset there is a record of others or the end of our transaction: nothing of ours can have been removed."""
-    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact,delete"})
-    records = enrich(config, COUNT)
-    for number in range(4):
-        publish_to(topics, number, 100, topics.output)
-    publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
-    assert ends_of(records) == searched(config)
-
-
-@pytest.mark.parametrize("role", ["output", "dead_letters"])
-def test_offsets_without_a_record_mean_nothing_where_nothing_is_compacted(
-    topics: Topics, config: KafkaConfig, role: str
-) -> None:
-    """There they are the ends of transactions and what was aborted."""
-    records = enrich(config, COUNT)
-    with left_open(topics, getattr(topics, role), "aborted"):
-        pass
-    publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
-    assert ends_of(records) == searched(config)
-
-
-def test_a_compacted_topic_is_believed_at_the_end_of_the_input(topics: Topics, config: KafkaConfig) -> None:
-    """The newest output is that of the last input: there is nothing that could be written again."""
-    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
-    records = enrich(config, COUNT)
-    with left_open(topics, topics.output, "aborted"):
-        pass
-    assert ends_of(records) == searched(config)
 
 
 def test_without_the_right_to_ask_a_topic_may_be_compacted(

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from commands.cli_runner import run
 from kafka.clients import config_for, inputs, joined, poll_until
-from kafka.harness import as_sent, assert_all_is_there_once, publish, short_articles, worker
+from kafka.harness import publish
 from kafka.test_start import enrich
 from support.operating import commit, delete_group, delete_records
-from support.patience import PATIENCE_S
 from support.reading import commit_of, committed_and_ends
 from support.topics import Topics
 
@@ -35,21 +34,6 @@ def set_at(topics: Topics, at: str, *options: str) -> list[dict[str, int | None]
 def committed(topics: Topics) -> dict[int, int]:
     """The group's offset of each partition; -1001 if it has none."""
     return {n: at for n, (at, _) in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).items()}
-
-
-def test_a_worker_without_offsets_is_refused_until_they_are_set(topics: Topics) -> None:
-    """With the command of its message nothing is lost, doubled or out of order, beside inputs that came meanwhile."""
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(60)))
-    with worker(topics.environment, "--until-caught-up", stub=True) as process:
-        assert 0 == process.wait(PATIENCE_S)
-    delete_group(topics.bootstrap_servers, topics.group)
-    places |= publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(60, seed=2)))
-    with worker(topics.environment, "--until-caught-up", stub=True) as process:
-        assert 2 == process.wait(PATIENCE_S)
-    set_at(topics, "behind-outputs")
-    with worker(topics.environment, "--until-caught-up", stub=True) as process:
-        assert 0 == process.wait(PATIENCE_S)
-    assert_all_is_there_once(topics, places)
 
 
 def test_a_group_with_members_is_refused(topics: Topics) -> None:

@@ -136,14 +136,6 @@ def test_until_done_a_child_that_ends_with_zero_leaves_the_others_at_work(tmp_pa
         assert 0 == run.code()
 
 
-def test_until_done_a_child_that_dies_ends_all(tmp_path: Path) -> None:
-    """Nobody else would know what it left undone."""
-    with parent_of(tmp_path, DEAF, WORKING, until_done=True) as run:
-        run.until_ready(2)[0].kill()
-        assert 137 == run.code()
-        assert run.drained(1)
-
-
 def test_a_frozen_child_does_not_keep_a_parent_that_ends(tmp_path: Path) -> None:
     """It is killed after the grace; the code is that of the child that ended all."""
     with parent_of(tmp_path, DEAF, WORKING, WORKING, grace_s=0.5) as run:
@@ -161,24 +153,6 @@ def test_a_child_that_does_not_end_within_the_grace_is_killed(tmp_path: Path) ->
         run.processes.stop()
         assert 7 == run.code()
         assert run.drained(1)
-
-
-def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path) -> None:
-    """SIGKILL leaves no time for anything: the end of the pipe tells them."""
-    commands = [list(child(tmp_path, index, WORKING)) for index in (0, 1)]
-    program = f"""
-from contextlib import nullcontext
-from enricher.worker.processes import Processes
-Processes({commands!r}, grace_s=30.0, until_done=False).run(lambda *_: nullcontext())
-"""
-    with psutil.Popen([sys.executable, "-c", program]) as parent:
-        assert wait_until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists(), PATIENCE_S)
-        children = parent.children()
-        parent.kill()
-        gone, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
-        assert (2, []) == (len(gone), alive)
-    assert (tmp_path / "0 drained").exists()
-    assert (tmp_path / "1 drained").exists()
 
 
 def test_a_child_treats_the_end_of_its_input_as_sigterm() -> None:

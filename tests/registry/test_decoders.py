@@ -6,18 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.patience import wait_until
+from support.patience import PATIENCE_S, wait_until
 from support.schema_registry import Behaviour, Registry, hang_up, registry_error, serving, silent, status
 
 from enricher.errors import InvalidArticle, SchemaPending
 from enricher.worker.articles.schemas import Decoder, Schema, SchemaRef
 from enricher.worker.registry import decoders as decoders_module
-from enricher.worker.registry.decoders import Fetcher, RegistryDecoders
+from enricher.worker.registry.decoders import Fetcher, RegistryDecoders, WaitingDecoders
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaPlaces, SchemaStore
 from tools.ports import free_ports
@@ -126,19 +126,6 @@ def test_a_schema_is_fetched_once_however_many_records_wait(tmp_path: Path) -> N
         assert {"found": 1} == at.decoders.state().requests
 
 
-@pytest.mark.slow
-def test_the_loop_never_waits_for_the_network(tmp_path: Path) -> None:
-    """While a request hangs, asking for others and looking what is answered return at once."""
-    with serving() as registry, desk(registry, tmp_path) as at:
-        registry.behaviour = silent
-        assert ... is at.try_(ref(1))
-        at.until(lambda: registry.asked == ["1"])
-        for number in range(1_000):
-            assert ... is at.try_(ref(number))
-        assert [] == list(at.decoders.take_answered())
-        assert at.decoders.state().wanted == 1_000
-
-
 def test_an_unknown_id_is_refused_by_name_and_may_be_registered_later(tmp_path: Path) -> None:
     """In between nobody asks the registry again."""
     with serving() as registry, desk(registry, tmp_path) as at:
@@ -179,19 +166,6 @@ def test_an_outage_is_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCapt
         at.get(ref(7))
     assert ["WARNING"] == [record.levelname for record in caplog.records]
     assert "HTTP 503" in caplog.text
-
-
-def test_known_schemas_survive_a_restart_without_a_registry(tmp_path: Path) -> None:
-    """They come from disk, and the others when the registry is back on its port."""
-    [port] = free_ports(1)
-    with serving(Registry({"7": TEXT, "8": TEXT}), port=port) as registry, desk(registry, tmp_path) as at:
-        at.get(ref(7))
-    with desk(registry, tmp_path) as at:
-        assert ... is at.try_(ref(8))
-        assert '"string"' == at.get(ref(7))
-        assert ... is at.try_(ref(8))
-        with serving(registry, port=port):
-            assert '"string"' == at.get(ref(8))
 
 
 def test_the_copy_on_disk_counts_only_while_the_registry_is_away(tmp_path: Path) -> None:
@@ -242,18 +216,6 @@ def test_a_schema_that_takes_the_compiler_too_long_twice_is_refused(tmp_path: Pa
     with serving(Registry({"8": {"schema": "trouble"}})) as registry, desk(registry, tmp_path) as at:
         TROUBLE[:] = [TimeoutError("too slow"), TimeoutError("too slow")]
         assert "schema id 8 cannot be used: too slow" == at.get(ref(8))
-
-
-def test_a_schema_that_the_registry_fails_on_holds_up_no_other(tmp_path: Path) -> None:
-    """One id answers 500 for ever, and waits alone."""
-    with (
-        serving(Registry({str(n): TEXT for n in range(20)}, behaviour=status(500), only="5")) as registry,
-        desk(registry, tmp_path, unknown_wait_s=LONG_S) as at,
-    ):
-        assert ... is at.try_(ref(5))
-        for number in set(range(20)) - {5}:
-            assert '"string"' == at.get(ref(number))
-        assert ... is at.try_(ref(5))
 
 
 def test_an_unknown_id_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,17 +346,50 @@ def test_a_bug_in_the_thread_ends_the_worker(tmp_path: Path, monkeypatch: pytest
             at.wait_for(ref(7))
 
 
-def test_an_idle_fetcher_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for the next question without a timeout."""
-    timeouts_s: list[float | None] = []
-    real = threading.Condition.wait
+class Arrived(threading.Event):
+    """An event that notes how long it was waited for."""
 
-    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
-        if threading.current_thread().name == "schema-fetcher":
-            timeouts_s.append(timeout)
-        return real(condition, timeout)
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s: list[float] = []
 
-    monkeypatch.setattr(threading.Condition, "wait", wait)
-    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
-        at.get(ref(7))
-        at.until(lambda: timeouts_s[-1:] == [None])
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, and note for how long at most."""
+        assert timeout is not None
+        self.waited_s.append(timeout)
+        return super().wait(timeout)
+
+
+@contextmanager
+def waiting(registry: Registry, *, timeout_s: float) -> Iterator[tuple[WaitingDecoders, Arrived]]:
+    """Decoders that ask this registry, and what tells them that something has arrived."""
+    arrived = Arrived()
+    client = RegistryClient(registry.url, {}, timeout_s=PATIENCE_S, max_schema_bytes=1_000)
+    fetcher = Fetcher(client.schema, compiled, wake=arrived.set, unknown_wait_s=0.0)
+    with closing(RegistryDecoders(fetcher)) as decoders:
+        yield WaitingDecoders(decoders, arrived, timeout_s=timeout_s), arrived
+
+
+def test_an_answer_is_waited_for_and_no_longer() -> None:
+    """The first record by a schema is read like every later one; a reason comes as soon as it is known."""
+    registry = Registry({"7": {"schema": "its text"}})
+    with serving(registry), waiting(registry, timeout_s=PATIENCE_S) as (decoders, _):
+        assert "its text" == decoders.decoder(ref(7))(b"")
+        with pytest.raises(InvalidArticle, match="unknown"):
+            decoders.decoder(ref(8))
+
+
+def test_after_one_wait_in_vain_later_records_do_not_wait() -> None:
+    """Otherwise `tail` would show one record in ten seconds while the registry is away."""
+    with (
+        serving(Registry({"7": {"schema": "its text"}}, behaviour=silent)) as registry,
+        waiting(registry, timeout_s=0.01) as (decoders, arrived),
+    ):
+        for _ in range(3):
+            with pytest.raises(SchemaPending):
+                decoders.decoder(ref(7))
+        assert [True, False, False] == [waited_s > 0 for waited_s in arrived.waited_s]
+        registry.behaviour = None
+        registry.closing.set()  # ends the silence
+        assert arrived.wait(PATIENCE_S)
+        assert "its text" == decoders.decoder(ref(7))(b"")

@@ -1,4 +1,4 @@
-"""The id of the schema of records: `RecordSchema` finds it, and the worker asks for it at its start."""
+"""The id of the schema of records, for which the worker asks at its start; settings of formats that cannot be right."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support.schema_registry import Registry, serving, status
 
-from enricher.errors import BrokerError, TransactionTrouble
+from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.worker.articles.schemas import Schema
 from enricher.worker.contracts import record_schema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import RecordSchema, SchemaStore
-from enricher.worker.settings import OutputSettings, RegistrySettings, Settings
-from enricher.worker.wiring.formats import check_record_schema, writer_of
+from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
+from enricher.worker.wiring.formats import check_formats, check_record_schema, registry_decoders, writer_of
 
 SCHEMA = Schema("AVRO", '"ours"')
 
@@ -121,3 +121,29 @@ def test_a_registry_that_is_away_is_asked_again(registry: Registry, tmp_path: Pa
     registry.behaviour = None
     prepare()
     assert writer.ready
+
+
+def settings_of_readers(url: str, cache: Path, **more: object) -> Settings:
+    """Settings of a worker that reads what names a schema."""
+    registry = RegistrySettings(url=url, cache_dir=cache, unknown_wait_s=0.05).model_copy(update=more)
+    return Settings(articles=ArticleSettings(format="registry"), registry=registry)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "about"),
+    [
+        (settings_of_readers("http://x:port", Path("/tmp")), "port"),
+        (settings_of_readers("http://x", Path("/tmp"), properties={"no.such": 5}), "no.such"),
+        (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused_at_the_start(chosen: Settings, about: str) -> None:
+    """Without a connection."""
+    with pytest.raises(SettingsError, match=about):
+        check_formats(chosen)
+
+
+def test_without_these_settings_there_is_no_registry() -> None:
+    """Neither a check nor a thread."""
+    check_formats(Settings())
+    assert registry_decoders(Settings(), wake=lambda: None) is None

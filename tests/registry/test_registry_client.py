@@ -29,8 +29,6 @@ from enricher.errors import SettingsError
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
 from enricher.worker.registry.registry_client import (
     Property,
-    RefusedByRegistry,
-    Registered,
     RegistryClient,
     RegistryUnavailable,
     UnknownToRegistry,
@@ -81,6 +79,7 @@ def test_blanks_around_urls_are_nothing() -> None:
         ({"ssl.ca.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
         ({"ssl.key.location": __file__}, "ssl.certificate.location"),
         ({"ssl.key.password": SECRET}, "ssl.certificate.location"),
+        ({"proxy": f"http://u:{SECRET}@proxy:port"}, "proxy"),
     ],
 )
 def test_properties_that_cannot_be_right_are_refused(
@@ -304,25 +303,6 @@ def test_tls_with_an_authority_and_a_client_certificate_of_its_own(tmp_path: Pat
             client(registry.url, properties=trust).schema(SEVEN)
 
 
-def test_subjects_levels_and_checks() -> None:
-    """What the commands ask."""
-    schema = Schema("AVRO", TEXT)
-    with serving() as registry:
-        registry.levels["own"] = "FULL"
-        asks = client(registry.url)
-        assert (None, None) == (asks.latest("s/x"), asks.lookup("s/x", schema))
-        assert 17 == asks.register("s/x", schema)
-        assert Registered(1, 17, "AVRO") == asks.latest("s/x") == asks.lookup("s/x", schema)
-        assert ["s/x"] == asks.subjects()
-        assert ("FULL", "BACKWARD") == (asks.compatibility("own"), asks.compatibility("x"))
-        assert [True, False] == [asks.is_compatible("s/x", each) for each in (schema, Schema("AVRO", "incompatible"))]
-        with pytest.raises(RefusedByRegistry, match="Invalid schema"):
-            asks.register("s/x", Schema("AVRO", "invalid"))
-        with pytest.raises(RefusedByRegistry) as raised:
-            asks.register("s/x", Schema("AVRO", "incompatible"))
-    assert 409 == raised.value.status
-
-
 class _Forwarding(BaseHTTPRequestHandler):
     """A proxy for plain HTTP that answers itself; `seen` has the addresses, and who asked."""
 
@@ -363,10 +343,3 @@ def test_a_proxy_that_is_away_is_an_outage_without_its_password() -> None:
     with pytest.raises(RegistryUnavailable) as caught:
         far.schema(SEVEN)
     assert PASSWORD not in str(caught.value)
-
-
-def test_a_proxy_property_that_is_no_url_is_refused() -> None:
-    """Without the password that it may contain."""
-    message = refusal(GOOD, {"proxy": f"http://u:{SECRET}@proxy:port"})
-    assert "proxy" in message
-    assert SECRET not in message

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from commands.cli_runner import run
 from kafka.harness import (
+    QUICK_FAILOVER,
     Sent,
     as_sent,
     assert_exactly_once,
@@ -35,7 +35,6 @@ from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
 
-QUICK = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
 Places = Mapping[tuple[int, int], Sent]
 
 
@@ -54,7 +53,7 @@ class Replay:
     def started(self, *, instance: str = "replay-0", log: Path | None = None, rate: float = 0) -> Forked:
         """A process of it, with a stub for the model. `rate`: articles per second, 0 for as many as it can."""
         own = {"ENRICHER_KAFKA__INSTANCE": instance, "ENRICHER_WORKER__MAX_ARTICLES_PER_SECOND": str(rate)}
-        environment = self.live.environment | QUICK | own
+        environment = self.live.environment | QUICK_FAILOVER | own
         return Forked([STUB_WORKER, "replay", *self.options], {**os.environ, **environment}, log)
 
     def outputs(self) -> int:
@@ -80,16 +79,6 @@ def replay(broker: Cluster) -> Replay:
     return Replay(make_topics(broker.bootstrap_servers), make_topics(broker.bootstrap_servers))
 
 
-@contextmanager
-def ended(process: Forked) -> Iterator[Forked]:
-    """Killed at the end if it still runs."""
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
 def fill(topics: Topics, count: int, seed: int = 1) -> dict[tuple[int, int], Sent]:
     """Short articles; returns where each is."""
     articles = [article | {"id": f"{seed}-{article['id']}"} for article in short_articles(count, seed)]
@@ -100,15 +89,12 @@ def test_killed_processes_replay_the_topic_once(replay: Replay) -> None:
     """Two processes share it, each is killed and started again; one that begins when all is done ends at once."""
     places = fill(replay.live, 120)
     for kill in range(2):
-        with (
-            ended(replay.started(rate=30)) as first,
-            ended(replay.started(instance="replay-1", rate=30)) as second,
-        ):
+        with replay.started(rate=30) as first, replay.started(instance="replay-1", rate=30) as second:
             wait_until(partial(replay.has_more_than, replay.outputs()), PATIENCE_S, "some records")
             (first, second)[kill].kill()
         expel(replay.own.bootstrap_servers, replay.own.group)
     for _ in range(2):
-        with ended(replay.started()) as first, ended(replay.started(instance="replay-1")) as second:
+        with replay.started() as first, replay.started(instance="replay-1") as second:
             assert (0, 0) == (first.wait(PATIENCE_S), second.wait(PATIENCE_S))
         replay.assert_holds(places)
 
@@ -116,12 +102,12 @@ def test_killed_processes_replay_the_topic_once(replay: Replay) -> None:
 def test_a_replay_that_is_stopped_says_so_and_goes_on(replay: Replay, tmp_path: Path) -> None:
     """A pod that is evicted has not finished its job."""
     places, log = fill(replay.live, 80), tmp_path / "log"
-    with ended(replay.started(rate=10, log=log)) as process:
+    with replay.started(rate=10, log=log) as process:
         wait_until(lambda: replay.outputs() > 0, PATIENCE_S, "some records")
         process.terminate()
         assert 128 + signal.SIGTERM == process.wait(PATIENCE_S)
     assert "stopped; start it again to go on" in log.read_text("utf-8")
-    with ended(replay.started()) as process:
+    with replay.started() as process:
         assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
 
@@ -134,7 +120,7 @@ def test_a_replay_begins_where_its_group_was_set_beside_live_workers(replay: Rep
     at = ("offsets", "set", replay.own.group, replay.live.input, "--at", time_from)
     assert 0 == run(*at, env=replay.live.environment).exit_code
     with worker(replay.live.environment, stub=True) as live:
-        with ended(replay.started()) as process:
+        with replay.started() as process:
             assert 0 == process.wait(PATIENCE_S)
         wait_until(
             lambda: len(read_all(replay.live.bootstrap_servers, replay.live.output)) == 60, PATIENCE_S, "live records"
@@ -159,10 +145,10 @@ def test_a_replay_whose_offsets_are_gone_does_not_write_twice(replay: Replay, tm
     The settings of the live workers are refused there: what these have written says nothing about the replay.
     """
     places, log = fill(replay.live, 8), tmp_path / "log"
-    with ended(replay.started()) as process:
+    with replay.started() as process:
         assert 0 == process.wait(PATIENCE_S)
     delete_group(replay.own.bootstrap_servers, replay.own.group)
-    with ended(replay.started(log=log)) as process:
+    with replay.started(log=log) as process:
         assert SettingsError.exit_code == process.wait(PATIENCE_S)
     command = ("offsets", "set", replay.own.group, replay.live.input, "--at", "behind-outputs")
     assert f"enricher {' '.join(command)}" in log.read_text("utf-8")
@@ -172,7 +158,7 @@ def test_a_replay_whose_offsets_are_gone_does_not_write_twice(replay: Replay, tm
     assert f"set ENRICHER_KAFKA__GROUP_ID={replay.own.group}" in str(refusal)
     own = replay.own.environment | {"ENRICHER_KAFKA__INPUT_TOPIC": replay.live.input}
     assert 0 == run(*command, env=own).exit_code
-    with ended(replay.started()) as process:
+    with replay.started() as process:
         assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
 
@@ -196,7 +182,7 @@ def test_what_belongs_to_the_live_workers_is_refused(replay: Replay, option: str
 def test_outputs_name_their_inputs_as_live_ones_do(replay: Replay) -> None:
     """Consumers find the article of a replayed record, and see no difference but the topic."""
     fill(replay.live, 8)
-    with ended(replay.started()) as process:
+    with replay.started() as process:
         assert 0 == process.wait(PATIENCE_S)
     with worker(replay.live.environment, "--until-caught-up", stub=True) as process:
         assert 0 == process.wait(PATIENCE_S)

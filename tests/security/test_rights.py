@@ -1,6 +1,6 @@
 """The rights that the pages name are sufficient, and each is necessary and named when it is missing.
 
-Those of a worker, of `enricher doctor --transactions` and of `enricher lag`.
+Those of a worker, and of `enricher doctor --transactions`, `lag` and `dead-letters redrive`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
-from security.rights import Right, five_rights, give, take
 from security.secured import Secured
-from security.working import Outcome, Place, place_at
+from security.working import Outcome, Place, Right, five_rights, give, place_at, take
+from support.operating import delete_group
 from support.patience import PATIENCE_S, wait_until
+from support.topics import Topics
 
 from enricher.errors import BrokerError
 from enricher.operate.doctor.promises import PROMISES
@@ -98,27 +99,13 @@ def refusal_of(config: KafkaConfig) -> str:
     return ""
 
 
-def delete_offsets(place: Place) -> None:
-    """As retention does for a group without members for a week."""
-
-    def deleted() -> bool:
-        [future] = place.secured.admin.delete_consumer_groups([place.topics.group]).values()
-        try:
-            future.result(PATIENCE_S)
-        except KafkaException:  # the member that has left is not forgotten yet
-            return False
-        return True
-
-    wait_until(deleted, PATIENCE_S, "the group is deleted")
-
-
 @pytest.mark.broker
 def test_offsets_set_names_the_right_that_it_needs(secured: Secured) -> None:
     """A worker without offsets refuses to start, with no right more; only the search reads the outputs."""
     place = place_at(secured, "PASSWORDS")
     places = place.publish(0, 20)
     assert place.work().code == 0
-    delete_offsets(place)
+    delete_group(secured.admin_address, place.topics.group)
     places |= place.publish(100, 20)
     outcome = place.work()
     assert outcome.code == 2, outcome.said
@@ -219,21 +206,6 @@ def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
 
 
 @pytest.mark.broker
-def test_a_right_that_only_some_trials_need_costs_only_those(secured: Secured) -> None:
-    """Without READ on groups, trials that need no group still run."""
-    place = place_at(secured, "PASSWORDS")
-    give(secured, rights_of(place, "CREATE topic", "DELETE topic", "READ topic", "WRITE topic"))
-    outcome, checks = tried(place)
-    assert outcome.code == 4
-    assert checks["commit and abort"]["verdict"] == "ok", checks
-    assert checks["offsets in the transaction"]["verdict"] == "FAIL"
-    assert "could not be tried" in checks["offsets in the transaction"]["seen"]
-    assert "AUTHORIZATION_FAILED" in checks["offsets in the transaction"]["seen"]
-    assert "clean-up" not in checks
-    assert names_at(place) == []
-
-
-@pytest.mark.broker
 def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
     """The rights of the page's table, and the five of a worker, whose transactional ids are used."""
     place = place_at(secured, "PASSWORDS")
@@ -250,6 +222,13 @@ def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
     assert names_at(place) == []
 
 
+def ends(place: Place, command: str, code: int, words: str) -> bool:
+    """Whether a command ends with this code and these words. A client may hide a right for the whole request timeout."""
+    outcome = place.run(*command.split())
+    assert "Traceback" not in outcome.said
+    return outcome.code == code and words in outcome.said
+
+
 @pytest.mark.broker
 def test_two_rights_are_enough_for_lag_and_each_is_needed(secured: Secured) -> None:
     """READ on the topic and DESCRIBE on the group are enough; a missing one is named, with exit code 4."""
@@ -258,10 +237,7 @@ def test_two_rights_are_enough_for_lag_and_each_is_needed(secured: Secured) -> N
     read_topic = Right("input", "READ", ResourceType.TOPIC, place.topics.input)
     describe_group = Right("group", "DESCRIBE", ResourceType.GROUP, place.topics.group)
 
-    def says(code: int, words: str) -> bool:
-        outcome = place.run("lag", "--max-lag", "0")  # the client hides a missing right for the whole request timeout
-        return outcome.code == code and words in outcome.said
-
+    says = partial(ends, place, "lag --max-lag 0")
     give(secured, [read_topic, describe_group])
     wait_until(lambda: says(9, "1 behind in 1 of 4 partitions"), PATIENCE_S, "two rights are enough")
     take(secured, describe_group)
@@ -269,3 +245,32 @@ def test_two_rights_are_enough_for_lag_and_each_is_needed(secured: Secured) -> N
     give(secured, [describe_group])
     take(secured, read_topic)
     wait_until(lambda: says(4, f"READ on the topic '{place.topics.input}'"), PATIENCE_S, "the topic's right is named")
+
+
+def redrive_rights_of(topics: Topics) -> dict[str, Right]:
+    """Each with the words by which a message names it."""
+    ids, group = f"{topics.group}/", f"{topics.group}.redrive"
+    return {
+        "READ on a topic": Right("input", "READ", ResourceType.TOPIC, topics.input),
+        f"{topics.dead_letters}": Right("dead letters", "READ", ResourceType.TOPIC, topics.dead_letters),
+        "READ on the consumer group": Right("group", "READ", ResourceType.GROUP, group),
+        "WRITE to write to it": Right("to the input", "WRITE", ResourceType.TOPIC, topics.input),
+        "WRITE on the transactional id": Right("ids", "WRITE", ResourceType.TRANSACTIONAL_ID, ids, prefixed=True),
+    }
+
+
+@pytest.mark.broker
+def test_five_rights_are_enough_for_a_redrive_and_each_is_needed(secured: Secured) -> None:
+    """Each is taken away, named with exit code 4, and given back; then everything is sent."""
+    place = place_at(secured, "PASSWORDS")
+    place.publish(0, 0)
+    place.publish(100, 40)  # behind the first letter's source, or there would be nothing to read
+    give(secured, [Right("letters", "READ", ResourceType.TOPIC, place.topics.dead_letters)])
+    assert 0 == place.work().code
+    fresh = redrive_rights_of(place.topics)
+    give(secured, [fresh["READ on the consumer group"], fresh["WRITE to write to it"]])
+    for words, right in fresh.items():
+        take(secured, right)
+        wait_until(partial(ends, place, "dead-letters redrive", 4, words), PATIENCE_S, words)
+        give(secured, [right])
+    wait_until(lambda: ends(place, "dead-letters redrive", 0, "2 sent"), PATIENCE_S, "five rights are enough")

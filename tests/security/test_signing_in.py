@@ -8,15 +8,15 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from kafka.clients import config_for, opened
-from security.rights import five_rights, give
 from security.secured import TOKENS, USER, Secured
-from security.working import Outcome, Place, place_at
+from security.working import Outcome, Place, five_rights, give, place_at
 from support.clouds import HEADER, Cloud, serving_cloud
 from support.patience import PATIENCE_S, wait_until
 from support.topics import make_topics
@@ -25,6 +25,8 @@ from enricher.errors import BrokerError
 from enricher.worker.kafka.tokens import Token, Tokens
 
 pytestmark = pytest.mark.broker
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def unsigned(expires_s: float, subject: str = USER) -> str:
@@ -42,11 +44,20 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
         yield served
 
 
-def place_in(cloud: Cloud, secured: Secured, *, timeout_s: float = 120.0) -> Place:
+def place_in(
+    cloud: Cloud, secured: Secured, token: str = "azure", properties: Mapping[str, str] = NONE, timeout_s: float = 120.0
+) -> Place:
     """Fresh topics on the listener that takes tokens, and a pod with an identity."""
-    place = place_at(secured, TOKENS)
-    own = {"ENRICHER_KAFKA__TOKEN": "azure", "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": f"{timeout_s:g}"}
-    return replace(place, environment={**place.environment, **cloud.environment("azure"), **own})
+    place = place_at(secured, TOKENS).with_properties(properties)
+    pod = {"azure": cloud.environment("azure"), "msk-iam": cloud.environment("irsa")}.get(token, {})
+    own = {"ENRICHER_KAFKA__TOKEN": token, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": f"{timeout_s:g}"}
+    return replace(place, environment={**place.environment, **pod, **own})
+
+
+def of_a_provider(url: str) -> dict[str, str]:
+    """The properties of clients that ask a provider of tokens themselves, with an id and a secret."""
+    asked = {"token.endpoint.url": f"{url}/token", "client.id": "enricher", "client.secret": HEADER}
+    return {f"sasl.oauthbearer.{name}": value for name, value in asked.items()}
 
 
 def check(outcome: Outcome, code: int, *words: str) -> None:
@@ -88,33 +99,6 @@ def test_tokens_are_renewed_while_the_worker_runs(secured: Secured, cloud: Cloud
     place.check_exactly_once(places)
 
 
-def test_an_identity_server_that_hangs_ends_as_brokers_that_are_away(secured: Secured, cloud: Cloud) -> None:
-    """Waited for within the bound of a start; the message names the setting and the time."""
-    place, cloud.hangs = place_in(cloud, secured, timeout_s=1.0), True
-    check(place.work(), 6, "waiting for a token", "kafka.token=azure: no answer within 2 s")
-    check(place.run("lag"), 4, "kafka.token=azure: no answer within 2 s")
-
-
-def test_a_refused_identity_ends_as_a_missing_right(secured: Secured, cloud: Cloud) -> None:
-    """Amazon's STS has answered, so nothing is waited for; nobody has asked the brokers."""
-    place, cloud.refuses = place_at(secured, TOKENS, rights=False), True
-    own = {**cloud.environment("irsa"), "ENRICHER_KAFKA__TOKEN": "msk-iam"}
-    outcome = replace(place, environment={**place.environment, **own}).work()
-    check(outcome, 4, "kafka.token=msk-iam: the identity is refused", "AccessDenied")
-
-
-@pytest.mark.parametrize(
-    "made",
-    [lambda _: "no token of these brokers", lambda expires_s: unsigned(expires_s - 7200)],
-    ids=["other", "expired"],
-)
-def test_a_refused_token_points_at_rights_and_clock(secured: Secured, cloud: Cloud, made: object) -> None:
-    """The brokers say only that it is invalid; a clock that is wrong is a usual reason."""
-    cloud.token = made  # type: ignore[assignment]
-    outcome = place_in(cloud, secured).work()
-    check(outcome, 4, "the brokers refuse the token of kafka.token=azure", "the clock of this machine is wrong")
-
-
 @pytest.mark.slow
 def test_a_worker_without_work_that_is_refused_for_long_ends(secured: Secured) -> None:
     """No transaction fails, so only this ends it; its restart gets another token."""
@@ -139,34 +123,34 @@ def test_a_worker_without_work_that_is_refused_for_long_ends(secured: Secured) -
         wait_until(lambda: bool(source.poll(10, 0.1)), PATIENCE_S, "the end")
 
 
-def oidc_place(cloud: Cloud, secured: Secured, **environment: str) -> Place:
-    """A worker that asks a provider of tokens itself, with an id and a secret."""
-    place = place_at(secured, TOKENS).with_properties(
-        {
-            "sasl.oauthbearer.token.endpoint.url": f"{cloud.url}/token",
-            "sasl.oauthbearer.client.id": "enricher",
-            "sasl.oauthbearer.client.secret": HEADER,
-        }
-    )
-    return replace(place, environment={**place.environment, "ENRICHER_KAFKA__TOKEN": "oidc", **environment})
-
-
 def test_any_provider_gives_tokens_to_the_client_library(secured: Secured, cloud: Cloud) -> None:
     """Without code of ours; the secret is in no log."""
-    place = oidc_place(cloud, secured)
+    place = place_in(cloud, secured, "oidc", of_a_provider(cloud.url))
     places = place.publish(0, 20)
     check(place.run("--verbose", "run", "--until-caught-up"), 0)
     place.check_exactly_once(places)
 
 
-def test_a_refusing_provider_ends_as_a_missing_right(secured: Secured, cloud: Cloud) -> None:
-    """It has answered: waiting changes nothing."""
-    cloud.refuses = True
-    check(oidc_place(cloud, secured).work(), 4, "invalid_client")
+REFUSED = ("the brokers refuse the token of kafka.token=azure", "the clock of this machine is wrong")
 
 
-def test_a_provider_that_is_away_ends_as_brokers_that_are_away(secured: Secured, cloud: Cloud) -> None:
-    """It may come back, so the start waits within its bound."""
-    place = oidc_place(cloud, secured, ENRICHER_WORKER__RECOVERY_TIMEOUT_S="1")
-    place = place.with_properties({"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token"})
-    check(place.work(), 6, "OAUTHBEARER token")
+@pytest.mark.parametrize(
+    ("token", "served", "code", "words"),
+    [
+        pytest.param("azure", {"hangs": True}, 6, ("waiting for a token", "azure: no answer within 2 s"), id="hangs"),
+        pytest.param("msk-iam", {"refuses": True}, 4, ("identity is refused", "AccessDenied"), id="a refused identity"),
+        pytest.param("azure", {"token": lambda _: "no token of these brokers"}, 4, REFUSED, id="another token"),
+        pytest.param("azure", {"token": lambda ends_s: unsigned(ends_s - 7200)}, 4, REFUSED, id="an expired token"),
+        pytest.param("oidc", {"refuses": True}, 4, ("invalid_client",), id="a provider that refuses"),
+        pytest.param("oidc", {}, 6, ("OAUTHBEARER token",), id="a provider that is away"),
+    ],
+)
+def test_who_is_refused_ends_at_once_and_who_hears_nothing_waits(
+    secured: Secured, cloud: Cloud, token: str, served: dict[str, object], code: int, words: Sequence[str]
+) -> None:
+    """Within the bound of a start. The message has the setting and the reason; nobody asks brokers without a token."""
+    for name, value in served.items():
+        setattr(cloud, name, value)
+    properties = of_a_provider(cloud.url if served else "http://127.0.0.1:1") if token == "oidc" else NONE
+    place = place_in(cloud, secured, token, properties, 1.0 if code == 6 else 120.0)
+    check(place.work(), code, *words)

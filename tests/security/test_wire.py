@@ -70,21 +70,6 @@ def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: i
     assert "Traceback" not in outcome.said
 
 
-def test_the_other_commands_take_the_same_way(secured: Secured) -> None:
-    """All over TLS: topics exist, articles are published, a worker enriches them, `tail` shows them."""
-    place = place_at(secured, "TLS")
-    created = place.run("topics", "create")
-    assert created.code == 0, created.said
-    assert created.said.count("exists, left alone") == 3
-    article = json.dumps({"id": "tls", "body": "Angela Merkel met Emmanuel Macron in Paris."})
-    published = place.run("publish", "-", stdin=article)
-    assert published.code == 0, published.said
-    assert place.work().code == 0
-    shown = place.run("tail", "--from-beginning", "--until-end", "--json")
-    assert shown.code == 0, shown.said
-    assert '"tls"' in shown.said
-
-
 @pytest.mark.parametrize("listener", ["PASSWORDS", "CERTIFICATES"])
 def test_doctor_is_content_with_the_five_rights(secured: Secured, listener: str) -> None:
     """It asks about each right as this user; what it may not see beyond them is no failure."""
@@ -107,7 +92,7 @@ def check_silence(outcome: Outcome) -> None:
 
 COMMANDS = {
     "run": ["--verbose", "run", "--until-caught-up"],
-    "doctor": ["--verbose", "doctor"],
+    "doctor": ["--verbose", "doctor", "--only", "broker"],
     "publish": ["--verbose", "publish", "-"],
     "tail": ["--verbose", "tail", "--from-beginning", "--until-end"],
     "topics": ["--verbose", "topics", "create"],

@@ -1,23 +1,93 @@
-"""Workers and other commands, each in its own process, on the secured broker."""
+"""Rights, granted and revoked at the secured broker, and workers and other commands, each in its own process there."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 from kafka.harness import Sent, as_sent, assert_exactly_once, publish, short_articles
-from security.rights import five_rights, give
-from security.secured import Secured
+from security.secured import USER, Secured
 from support.forked import Forked
 from support.logs import new_log
+from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.stub_worker import STUB_WORKER
 from support.topics import Topics, make_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One right: an operation on a resource. `prefixed`: on all resources whose names begin with `name`."""
+
+    label: str
+    operation: str
+    kind: ResourceType
+    resource: str
+    prefixed: bool = False
+
+    def binding(self) -> AclBinding:
+        """The ACL that grants it to `USER`."""
+        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
+        operation = AclOperation[self.operation]
+        return AclBinding(self.kind, self.resource, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
+
+    def filter(self) -> AclBindingFilter:
+        """The filter that matches this ACL."""
+        rule = self.binding()
+        return AclBindingFilter(
+            rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation,
+            rule.permission_type,
+        )  # fmt: skip
+
+
+def five_rights(topics: Topics) -> Sequence[Right]:
+    """What `deploy/rights.md` says that a worker needs, and nothing else."""
+    return [
+        Right("input", "READ", ResourceType.TOPIC, topics.input),
+        Right("group", "READ", ResourceType.GROUP, topics.group),
+        Right("output", "WRITE", ResourceType.TOPIC, topics.output),
+        Right("dead letters", "WRITE", ResourceType.TOPIC, topics.dead_letters),
+        Right("transactional id", "WRITE", ResourceType.TRANSACTIONAL_ID, f"{topics.group}/", prefixed=True),
+    ]
+
+
+def give(secured: Secured, rights: Iterable[Right]) -> None:
+    """Grant rights; returns once the broker applies them."""
+    wanted = list(rights)
+    for future in secured.admin.create_acls([right.binding() for right in wanted]).values():
+        future.result(PATIENCE_S)
+    for right in wanted:
+        _wait_for(secured, right, rules=1)
+
+
+def take(secured: Secured, right: Right) -> None:
+    """Revoke a right; returns once the broker applies it."""
+    for future in secured.admin.delete_acls([right.filter()]).values():
+        assert len(future.result(PATIENCE_S)) == 1, "it was there"
+    _wait_for(secured, right, rules=0)
+
+
+def _wait_for(secured: Secured, right: Right, *, rules: int) -> None:
+    """Wait until the broker applies so many ACLs."""
+
+    def applies() -> bool:
+        return len(secured.admin.describe_acls(right.filter()).result(PATIENCE_S)) == rules
+
+    wait_until(applies, PATIENCE_S, f"{rules} rules for {right}", 0.01)
+
 
 _TIMEOUT_S = 180
 # A client that gets no answer is given up soon, and what a dead worker left behind ends soon.
