@@ -26,7 +26,8 @@ class Entity:
     In a body that was read as HTML (`Record.body_format`), the slice has markup, and `text` is what a reader sees of it.
 
     `score`: its probability. `task`: the task that found it, if several find entities. `ids`: the entries of the catalogue
-    that it may be, each with how it matched; `id`: the one that it is, and `why` it is this one.
+    that it may be, each with how it matched; `id`: the one that it is, `catalogue_name` its name, and `why` it is this one.
+    `source`: `catalogue` if no model found it, but the catalogue in the text; then the score is 1.
     """
 
     field: Literal["title", "body"]
@@ -39,6 +40,8 @@ class Entity:
     ids: tuple[Mapping[str, str], ...] = ()
     id: str | None = None
     why: str | None = None
+    catalogue_name: str | None = None
+    source: str | None = None
 
     @classmethod
     def of(cls, *, ids: Iterable[Mapping[str, str]] = (), **fields: Any) -> Entity:  # noqa: ANN401  fields of a record

@@ -3,7 +3,8 @@
 A document has the fields of its record (`schemas/enriched-record.v1.schema.json`), and also:
 
 - `name` of each entity: its text in the spelling that articles share (`name_of`);
-- `ids`: the ids that the catalogue gives its entities, each once, if the worker has one;
+- `ids`: the ids that the catalogue gives its entities, each once, if the worker has one; `named_ids`: the same behind the
+  names of their entries and a tab, which neither contains, for facets;
 - `facets`: for each label the names of its entities, each once, so that aggregations need no nested query;
 - `title` and `body`, if records contain their article (`output.article=whole`), instead of the whole `article`.
 """
@@ -107,7 +108,9 @@ class DocumentMaker:
         for entity in record.get("entities") or ():
             entity["name"] = name_of(entity["text"])
         if "catalogue" in record:
-            record["ids"] = [*dict.fromkeys(each["id"] for each in record.get("entities") or () if "id" in each)]
+            known = {each["id"]: each.get("catalogue_name") for each in record.get("entities") or () if "id" in each}
+            record["ids"] = [*known]
+            record["named_ids"] = [f"{name or entry_id}\t{entry_id}" for entry_id, name in known.items()]
         record["facets"] = facets_of(record.get("entities") or ())
         return record
 

@@ -54,12 +54,24 @@ def test_facets_have_each_text_once() -> None:
 
 
 def test_ids_of_a_catalogue_are_listed_once() -> None:
-    """To filter and count by; without a catalogue there is no such field, and without an id no entry."""
+    """To filter and count by; without a catalogue there is no such field, and without an id no entry.
+
+    For facets they have the name of the entry, if the worker wrote it.
+    """
     merkel = MERKEL | {"ids": [{"id": "Q567", "match": "alias"}], "id": "Q567", "why": "only"}
+    named = OTHER_MERKEL | {"id": "Q9", "catalogue_name": "Angela Merkel", "why": "only"}
     paris = PARIS | {"ids": [{"id": "Q90", "match": "name"}, {"id": "Q47899", "match": "alias"}]}
-    record = {"id": "a", "entities": [merkel, paris, merkel], "catalogue": {"digest": "sha256:5f", "generation": 1}}
-    assert ["Q567"] == body_of(DocumentMaker().document(raw(b"k", record)))["ids"]
-    assert "ids" not in body_of(DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL]})))
+    record = {
+        "id": "a",
+        "entities": [merkel, paris, merkel, named],
+        "catalogue": {"digest": "sha256:5f", "generation": 1},
+    }
+    body = body_of(DocumentMaker().document(raw(b"k", record)))
+    assert (["Q567", "Q9"], ["Q567\tQ567", "Angela Merkel\tQ9"]) == (body["ids"], body["named_ids"])
+    assert (
+        not {"ids", "named_ids"}
+        & body_of(DocumentMaker().document(raw(b"k", {"id": "a", "entities": [MERKEL]}))).keys()
+    )
 
 
 def test_a_label_with_a_dot_does_not_become_an_object() -> None:

@@ -83,6 +83,8 @@ def is_asked_for(article: Record) -> bool:
 
 
 KNOWN = {"Barack Obama": "PER", "Obama": "PER", "NASA": "ORG", "America": "LOC"}
+CATALOGUE = {"Barack Obama": "Q76\tBarack Obama", "Obama": "Q76\tBarack Obama", "America": "Q30\tUnited States"}
+CATALOGUE["NASA"] = "Q23548\tNational Aeronautics and Space Administration"
 NAME = re.compile(r"Barack Obama|[A-Z]\w+")
 
 
@@ -93,9 +95,13 @@ def entities_in(article: Record) -> Iterator[Record]:
             text, chosen = found[0], crc32(found[0].encode())
             label = KNOWN.get(text) or ("PER", "ORG", "LOC")[chosen % 3]
             score = 0.505 + (chosen + found.start()) % 50 / 100  # none is close to the limit of a query
-            yield {
+            entity: Record = {
                 "field": field, "start": found.start(), "end": found.end(), "text": text, "label": label, "score": score
             }  # fmt: skip
+            if text in CATALOGUE:
+                entity["id"], _, entity["catalogue_name"] = CATALOGUE[text].partition("\t")
+                entity |= {"ids": [{"id": entity["id"], "match": "name"}], "why": "only"}
+            yield entity
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +119,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
         shown = run("enrich", str(path), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
     assert 0 == shown.exit_code, shown.exception
     found = map(json.loads, shown.stdout.splitlines())
-    return {record["id"]: record | {"entities": [*entities_in(record["article"])]} for record in found}
+    further = {"catalogue": {"digest": "sha256:5f", "generation": 1}}
+    return {record["id"]: record | further | {"entities": [*entities_in(record["article"])]} for record in found}
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +203,20 @@ def test_entities_beside_each_other(index: Index, records: dict[str, Record]) ->
     assert most(counts, 10) == buckets(answer["aggregations"]["places"])
 
 
+def test_entries_of_a_catalogue_beside_each_other(index: Index, records: dict[str, Record]) -> None:
+    """By their ids, with the names of the catalogue, whatever articles call them."""
+    beside = [record for record in records.values() if {"Barack Obama", "Obama"} & {*texts(record, "PER")}]
+    assert len(beside) >= 2
+    counts = Counter(
+        name
+        for record in beside
+        for name in {f"{each['catalogue_name']}\t{each['id']}" for each in record["entities"] if "id" in each}
+    )
+    answer = index.search(QUERIES["Entries of a catalogue beside each other"])
+    assert "United States\tQ30" in counts
+    assert most(counts, 10) == buckets(answer["aggregations"]["entries"])
+
+
 def test_how_often_something_is_mentioned(index: Index, records: dict[str, Record]) -> None:
     """By mentions, and without the doubtful ones. The index rounds scores to half precision."""
     counts = Counter(
@@ -234,7 +255,7 @@ def test_spellings_of_a_name_are_one_value(search_url: str) -> None:
 def test_every_query_of_the_page_has_its_test() -> None:
     """One that is added is checked too."""
     source = (ROOT / "tests" / "indexing" / "test_opensearch_queries.py").read_text(encoding="utf-8")
-    assert len(QUERIES) == 5
+    assert len(QUERIES) == 6
     assert all(f'QUERIES["{heading}"]' in source for heading in QUERIES)
 
 

@@ -110,6 +110,7 @@ def test_numbers_of_fields_never_change() -> None:
     record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
     record += ["regressions", "version", "dropped_fields", "body_format", "transforms", "catalogue"]
     entity = ["field", "start", "end", "text", "label", "score", "task", "ids", "id", "why"]
+    entity += ["source", "catalogue_name"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
     names["Classification"] = ["task", "label", "score"]

@@ -198,7 +198,9 @@ def test_every_written_field_is_described_and_the_other_way_round() -> None:
         source_map=html,
     )
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
-    found |= Entity(ids=[{"id": "Q585", "match": "name"}], id="Q585", why="only")  # type: ignore[typeddict-item]
+    found |= Entity(
+        ids=[{"id": "Q585", "match": "name"}], id="Q585", why="only", source="catalogue", catalogue_name="Oslo"
+    )  # type: ignore[typeddict-item]
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
     coverage, number = Coverage(1, 1, truncated=False), TaskCard("mood", "regression", CARD, "mean")
     record = EnrichedRecord(

@@ -181,7 +181,7 @@ def _protobuf() -> Iterator[tuple[str, bool, str]]:
         True,
         head
         + marker
-        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 11;"),
+        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 13;"),
     )
     yield "a new list", True, with_field("repeated int64 later = 22;")
     yield "other comments", True, text.replace("// ", "// Note: ")

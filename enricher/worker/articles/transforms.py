@@ -249,9 +249,11 @@ _FORM: Mapping[str, CoreSchema] = {
                 "task": _SOME_TEXT,
                 "ids": core_schema.list_schema(_object({"id": _SOME_TEXT, "match": _SOME_TEXT}), min_length=1),
                 "id": _SOME_TEXT,
+                "catalogue_name": _SOME_TEXT,
                 "why": _SOME_TEXT,
+                "source": _SOME_TEXT,
             },
-            *("task", "ids", "id", "why"),
+            *("task", "ids", "id", "catalogue_name", "why", "source"),
         )
     ),
     "classifications": core_schema.list_schema(_object({"task": _SOME_TEXT, "label": _SOME_TEXT, "score": _SCORE})),

@@ -77,9 +77,11 @@ class Entity(TypedDict):
     text: str
     label: str
     score: float  # a probability, to the fourth decimal
+    source: NotRequired[str]  # `catalogue` if no model found it, but the catalogue in the text
     task: NotRequired[str]  # only where several tasks of the worker find entities
     ids: NotRequired[Sequence[Mapping[str, str]]]  # the entries of the catalogue that it may be, each with `match`
     id: NotRequired[str]  # the entry that it is
+    catalogue_name: NotRequired[str]  # the entry's name
     why: NotRequired[str]  # why it is this entry (rules/catalogue.py)
 
 
