@@ -22,7 +22,7 @@ from enricher.worker.commands.console import data_console, printable, remark_con
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex
 from enricher.worker.records import DeadLetter
 from enricher.worker.records.outcomes import MAX_GENERATION
-from enricher.worker.rules.catalogue import Entry, outcome_of
+from enricher.worker.rules.catalogue import OUTCOMES, Entry, outcome_of
 from enricher.worker.rules.folding import fold
 from enricher.worker.settings import load_settings
 
@@ -78,12 +78,16 @@ def _show(what: str, found: Sequence[str]) -> None:
 def catalogue_try(
     file: Catalogue,
     *,
+    in_text: Annotated[
+        bool, typer.Option("--text", help="Find names in the text, too, as with catalogue.find=text.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each entity.")] = False,
 ) -> None:
     """Enrich the articles on standard input with a catalogue, and print each entity with its ids and why.
 
     `enricher catalogue try FILE < articles.jsonl`. The other settings are those of the worker. At the end stands, on
-    standard error, how many entities of each label were matched, ambiguous and unmatched.
+    standard error, how many entities of each label were matched, ambiguous and unmatched, and how many only the catalogue
+    found, behind whose ids stands "in the text".
 
     Exit code: 0, or 2 for settings or the catalogue, 10 if no line could be enriched.
     """
@@ -91,7 +95,8 @@ def catalogue_try(
     from enricher.worker.wiring.memory_runs import Run  # noqa: PLC0415
 
     settings = load_settings()
-    settings = settings.model_copy(update={"catalogue": settings.catalogue.model_copy(update={"path": file})})
+    changed = {"path": file} | ({"find": "text"} if in_text else {})
+    settings = settings.model_copy(update={"catalogue": settings.catalogue.model_copy(update=changed)})
     tasks = load_tasks(settings, every_shape=False)
     counts: Counter[tuple[str, str]] = Counter()
     lines = (line for line in sys.stdin.buffer if line.strip())
@@ -109,14 +114,17 @@ def catalogue_try(
                 found = {"article": record["id"], **entity}
                 write_line(orjson.dumps(found) if as_json else _as_line(found))
     for label in sorted({label for label, _ in counts}):
-        shown = ", ".join(f"{counts[label, each]:,} {each}" for each in ("matched", "ambiguous", "unmatched"))
+        shown = ", ".join(f"{counts[label, each]:,} {each}" for each in OUTCOMES)
         remark_console().print(f"{escape(label)}: {shown}")
     if refused and not records:
         raise NotEnriched(f"none of {refused} lines could be enriched")
 
 
 def _as_line(entity: Mapping[str, Any]) -> bytes:
-    """Article, label, text, id and why, candidates: between tabs, which `printable` leaves in no text."""
+    """Article, label, text, id and why, candidates, source: between tabs, which `printable` leaves in no text."""
     ids = " ".join(f"{each['id']}:{each['match']}" for each in entity.get("ids", ()))
     chosen = f"{entity['id']} ({entity['why']})" if "id" in entity else "-"
-    return "\t".join(map(printable, (entity["article"], entity["label"], entity["text"], chosen, ids))).encode()
+    source = ("in the text",) * ("source" in entity)
+    return "\t".join(
+        map(printable, (entity["article"], entity["label"], entity["text"], chosen, ids, *source))
+    ).encode()

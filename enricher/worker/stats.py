@@ -140,7 +140,7 @@ class Counters:
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     links: Counter[tuple[str, str]] = field(default_factory=Counter, repr=False)
-    """Entities that were looked up in the catalogue, by label and outcome: matched, ambiguous, unmatched."""
+    """Entities that were looked up in the catalogue, by label and outcome: matched, ambiguous, unmatched, found."""
     catalogue_modified_s: float | None = None  # when its newest file was written, since the epoch; None without one
     catalogue_refused: bool = False  # a newer version of the catalogue is wrong, and not in use
     transform_s: dict[str, float] = field(default_factory=dict)

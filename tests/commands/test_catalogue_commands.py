@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
-from commands.cli_runner import run
+import pytest
+from commands.cli_runner import article, json_lines, run
 
 from enricher.errors import SettingsError
+from enricher.worker.wiring import loaded_tasks
+from tools.chaos.stub import StubEngine, stub_model
+from tools.worker_parts import tasks_of
 
 
 def test_check_shows_names_that_single_out_no_entry(tmp_path: Path) -> None:
@@ -33,6 +37,17 @@ def test_check_shows_names_that_single_out_no_entry(tmp_path: Path) -> None:
         "names of at most 2 characters: 1",
         "  JS (d)",
     ] == shown[1:]
+
+
+def test_try_shows_what_only_the_catalogue_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another column, and counted apart."""
+    file = tmp_path / "names.jsonl"
+    file.write_bytes(b'{"id": "q1", "name": "zeitung", "label": "ORG"}')
+    articles = json_lines(article("1", "", "die zeitung"), article("2", "", "zeitungen"))
+    monkeypatch.setattr(loaded_tasks, "load_tasks", lambda settings, **_: tasks_of(settings, stub_model(StubEngine())))
+    shown = run("catalogue", "try", "--text", str(file), stdin=articles)
+    assert "1\tORG\tzeitung\tq1 (only)\tq1:name\tin the text\n" == shown.stdout
+    assert "ORG: 0 matched, 0 ambiguous, 0 unmatched, 1 found" in shown.stderr
 
 
 def test_check_refuses_what_a_worker_refuses(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ import pytest
 from support.records import plain_record
 
 from enricher.errors import SettingsError
+from enricher.worker.articles.html_text import read_html
+from enricher.worker.articles.record_values import write_entities
 from enricher.worker.files import live_catalogue
 from enricher.worker.files.live_catalogue import LOOK_S, LiveCatalogue
 from enricher.worker.records import Article, Coverage, DeadLetter, EnrichedRecord, Entity
+from enricher.worker.rules.catalogue import TextSearch
 from enricher.worker.stats import Counters
 
 
@@ -29,9 +32,9 @@ class Clock:
 class Worker:
     """A catalogue in use, and the thread of a loop."""
 
-    def __init__(self, path: Path, labels: tuple[str, ...] | None = None) -> None:
+    def __init__(self, path: Path, labels: tuple[str, ...] | None = None, search: TextSearch | None = None) -> None:
         self.clock, self.counters = Clock(), Counters()
-        self.catalogue = LiveCatalogue(path, labels=labels, max_generation=9, clock=self.clock)
+        self.catalogue = LiveCatalogue(path, labels=labels, max_generation=9, search=search, clock=self.clock)
 
     def record(self, version: int | None = None) -> EnrichedRecord:
         """A record about Oslo, with its ids."""
@@ -161,3 +164,114 @@ def test_a_folder_that_was_empty_for_a_moment_is_not_refused_for_ever(tmp_path: 
     worker.wait()
     worker.record()
     assert not worker.counters.catalogue_refused
+
+
+NAMES = (
+    {"id": "un", "name": "United Nations", "aliases": ["UNO", "Vereinte Nationen"], "labels": ["ORG", "MISC"]},
+    {"id": "guterres", "name": "António Guterres", "aliases": ["Guterres"], "label": "PER"},
+    {"id": "oslo", "name": "Oslo", "label": "LOC"},
+    {"id": "oslo-ny", "name": "Oslo", "label": "MISC", "context": ["Minnesota"]},
+    {"id": "fr", "name": "Nations unies", "label": "ORG", "language": "fr"},
+    {"id": "any", "name": "Security Council"},
+)
+
+
+def found_by(path: Path, article: Article, *entities: Entity, search: TextSearch | None = None) -> list[Entity]:
+    """The entities of a record, with the names that are found in its text."""
+    path.write_bytes(b"\n".join(map(orjson.dumps, NAMES)))
+    worker = Worker(path, search=search or TextSearch(4))
+    record = worker.catalogue.add_ids(
+        plain_record(article, [*entities], Coverage(1, 1, truncated=False)), worker.counters
+    )
+    assert isinstance(record, EnrichedRecord)
+    assert len(record.entities) == worker.counters.links.total()
+    return list(write_entities(article, record.entities))
+
+
+def test_names_in_the_text_become_entities(path: Path) -> None:
+    """In the order of the text, with the entry's first label, its ids and its name, and counted apart."""
+    text = "Antonio Guterres of the United Nations, not the UNO, is in Oslo. Guterres spoke to the Security Council."
+    model = Entity(field="body", start=0, end=16, text="Antonio Guterres", label="PER", score=0.9)
+    assert [
+        ("title", 0, "Oslo", "LOC", 1.0, "catalogue", ["oslo", "oslo-ny"], None, None, None),
+        ("body", 0, "Antonio Guterres", "PER", 0.9, None, ["guterres"], "guterres", "António Guterres", "only"),
+        ("body", 24, "United Nations", "ORG", 1.0, "catalogue", ["un"], "un", "United Nations", "only"),
+        ("body", 59, "Oslo", "LOC", 1.0, "catalogue", ["oslo", "oslo-ny"], None, None, None),
+        ("body", 65, "Guterres", "PER", 1.0, "catalogue", ["guterres"], "guterres", "António Guterres", "surname"),
+    ] == [
+        (
+            *(each["field"], each["start"], each["text"], each["label"], each["score"], each.get("source")),
+            *([one["id"] for one in each["ids"]], each.get("id"), each.get("catalogue_name"), each.get("why")),
+        )
+        for each in found_by(path, Article("1", "Oslo", text), model)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("search", "language", "names"),
+    [
+        (TextSearch(3), None, ["Nations unies", "UNO", "Oslo"]),
+        (TextSearch(4), "fr", ["Nations unies", "Oslo"]),
+        (TextSearch(4), "en", ["Oslo"]),
+        (TextSearch(3, ("MISC",)), "en", ["UNO", "Oslo"]),
+        (TextSearch(5), "de", []),
+    ],
+)
+def test_letters_labels_and_languages_say_which_names_are_found(
+    path: Path, search: TextSearch, language: str | None, names: list[str]
+) -> None:
+    """With a list of labels, the label of an entity is the first of the entry's that is in it."""
+    found = found_by(path, Article("1", "", "Nations unies, UNO, Oslo", language=language), search=search)
+    assert names == [each["text"] for each in found]
+    assert search.labels is None or {"MISC"} == {each["label"] for each in found}
+
+
+def test_names_in_html_have_the_offsets_of_the_source(path: Path) -> None:
+    """And touch no entity there."""
+    source = "<p>The United <b>Nations</b> &amp; O&shy;slo</p>"
+    text, source_map = read_html([source])
+    found = found_by(path, Article("1", "", text, source_map=source_map))
+    assert [("United <b>Nations", "United Nations"), ("O&shy;slo", "O\u00adslo")] == [
+        (source[each["start"] : each["end"]], each["text"]) for each in found
+    ]
+    at = source.index("Nations")
+    nations = Entity(field="body", start=at, end=at + 7, text="Nations", label="ORG", score=1.0)
+    assert ["Nations", "O\u00adslo"] == [
+        each["text"] for each in found_by(path, Article("1", "", text, source_map=source_map), nations)
+    ]
+
+
+def test_an_article_of_too_many_names_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is that of the ids."""
+    monkeypatch.setattr(live_catalogue, "MAX_IDS", 3)
+    path.write_bytes(orjson.dumps({"id": "x", "name": "NASA", "label": "ORG"}))
+    worker = Worker(path, search=TextSearch(4))
+    for count, outcome in ((3, EnrichedRecord), (4, DeadLetter)):
+        record = plain_record(Article("1", "", "NASA " * count), [], Coverage(1, 1, truncated=False))
+        assert isinstance(worker.catalogue.add_ids(record, worker.counters), outcome)
+
+
+def test_the_names_in_texts_are_replaced_with_the_catalogue(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is found is of the version that the record names."""
+    caplog.set_level("INFO")
+    path.write_bytes(orjson.dumps({"id": "0", "name": "Oslo", "label": "LOC"}))
+    worker = Worker(path, search=TextSearch(4))
+    article = Article("1", "", "Oslo and Bergen")
+
+    def names() -> list[str]:
+        record = worker.catalogue.add_ids(plain_record(article, [], Coverage(1, 1, truncated=False)), worker.counters)
+        assert isinstance(record, EnrichedRecord)
+        return [each["id"] for each in record.entities]
+
+    for entry_id, name in (("1", "Oslo"), ("2", "Bergen")):
+        new = path.with_suffix(".new")
+        new.write_bytes(orjson.dumps({"id": entry_id, "name": name, "label": "LOC"}))
+        new.replace(path)
+        worker.wait()
+        assert [entry_id] == names()
+    assert "1 names of at least 4 letters are found in texts, 1 MB" in caplog.text
+    path.write_bytes(orjson.dumps({"id": "3", "name": "Bergen"}))
+    worker.wait()
+    assert ["2"] == names()
+    assert worker.counters.catalogue_refused
+    assert "catalogue.find=text finds nothing: no entry has a label and a name of at least 4 letters" in caplog.text

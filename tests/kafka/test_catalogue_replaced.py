@@ -26,7 +26,10 @@ pytestmark = pytest.mark.broker
 
 def write(path: Path, words: set[str], generation: int) -> None:
     """Replace the catalogue by one whose ids tell its generation."""
-    entries = [{"id": f"{generation}-{number}", "name": word} for number, word in enumerate(sorted(words))]
+    labels = ["PER", "ORG", "LOC", "MISC"]
+    entries = [
+        {"id": f"{generation}-{number}", "name": word, "labels": labels} for number, word in enumerate(sorted(words))
+    ]
     new = path.with_suffix(".new")
     new.write_bytes(b"\n".join(map(orjson.dumps, [{"generation": generation, "entries": len(entries)}, *entries])))
     new.replace(path)
@@ -35,13 +38,17 @@ def write(path: Path, words: set[str], generation: int) -> None:
 def test_a_catalogue_is_replaced_under_two_workers(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """No record without a version, none with ids of both, and the version in the header counts the generation."""
+    """No record without a version, none with ids of both, and the version in the header counts the generation.
+
+    Names are found in the text too.
+    """
     monkeypatch.setattr(live_catalogue, "LOOK_S", 0.05)
     articles = short_articles(600)
     path = tmp_path / "names.jsonl"
     words = {word for each in articles for word in f"{each['title']} {each['body']}".split() if word.isalnum()}
     write(path, words, 2)
-    for name, value in {**topics.environment, "ENRICHER_CATALOGUE__PATH": str(path)}.items():
+    catalogue = {"ENRICHER_CATALOGUE__PATH": str(path), "ENRICHER_CATALOGUE__FIND": "text"}
+    for name, value in {**topics.environment, **catalogue}.items():
         monkeypatch.setenv(name, value)
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
     with Watchdog() as watchdog:
@@ -70,5 +77,6 @@ def test_a_catalogue_is_replaced_under_two_workers(
         ids = {candidate["id"].partition("-")[0] for each in value["entities"] for candidate in each.get("ids", ())}
         assert ids <= {str(generation)}
         assert all(each["id"].startswith(f"{generation}-") for each in value["entities"] if "id" in each)
+        assert any("source" in each for each in value["entities"])
     assert {2, 7} == seen.keys()
     assert sum(each.counters.links.total() for each in workers) > len(records)

@@ -5,6 +5,8 @@ sorted, and the position of each name's line. A name that is looked up is found 
 are parsed and compared. So a name takes 16 bytes beside its line, 32 if it ends with a legal form, and an entry 8. Python's
 hash differs from process to process, which also keeps crafted names from sharing one.
 
+With a `TextSearch` its names are also in tries (`name_tries.py`), to be found in texts.
+
 Every line is checked before the catalogue is used, and the first that is wrong refuses all, with file and number. When a new
 version is taken is not decided here (`live_catalogue.py`).
 """
@@ -14,8 +16,9 @@ from __future__ import annotations
 import re
 import stat
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -26,8 +29,11 @@ import numpy.typing as npt
 import orjson
 
 from enricher.errors import SettingsError
-from enricher.worker.records import CatalogueCard
-from enricher.worker.rules.catalogue import Candidate, Entry, Mention, candidates_of
+from enricher.worker.files.name_tries import NameTries
+from enricher.worker.records import Article, CatalogueCard, Entity
+from enricher.worker.rules.catalogue import Candidate, Entry, Mention, TextSearch, candidates_of
+from enricher.worker.rules.folding import Spelling
+from enricher.worker.rules.text_search import new_entities
 
 SUFFIX = ".jsonl"
 """The files of a folder that belong to its catalogue."""
@@ -65,15 +71,21 @@ class _File:
 class CatalogueIndex:
     """A catalogue that was read and found good. Lookups are for one thread."""
 
-    def __init__(self, files: CatalogueFiles, *, max_generation: int) -> None:
-        """Check and index the lines of these files. Raises SettingsError, with file and line."""
-        self._files = files
+    def __init__(self, files: CatalogueFiles, *, max_generation: int, search: TextSearch | None = None) -> None:
+        """Check and index the lines of these files. Raises SettingsError, with file and line.
+
+        `search`: which names are to be found in texts.
+        """
+        self._files, self.search = files, search
         self.version = files.version
         self.modified_s = files.modified_s
         """When its newest file was written, in seconds since the epoch."""
         lines = _Lines(files)
+        tries = NameTries() if search else None
         for start, line in lines:
-            lines.add(start, line)
+            entry = lines.add(start, line)
+            if search and tries:
+                tries.add(search.names_of(entry))
         lines.check_counts(max_generation)
         self.card = CatalogueCard(f"sha256:{sha256(files.text).hexdigest()}", lines.generation)
         self.entries, self.names = len(lines.starts), lines.names
@@ -81,17 +93,41 @@ class CatalogueIndex:
         self.labels = frozenset(lines.labels)
         """The labels that entries name."""
         self._hashes, self._starts = lines.sorted_names()
+        self.tries = tries
+        if search and tries:
+            tries.build()
+            if not tries.names:
+                letters = f"a label and a name of at least {search.min_letters} letters"
+                raise SettingsError(f"{files.files[0].path}: catalogue.find=text finds nothing: no entry has {letters}")
         # Not lru_cache, whose reference to this object would keep its memory until a full garbage collection.
-        self._found = _Cache[tuple[str, str, str | None], tuple[Candidate, ...]](_CACHED_CANDIDATES)
+        self._found = _Cache[tuple[str, str, str | None, bool], tuple[Candidate, ...]](_CACHED_CANDIDATES)
+        self._labels = _Cache[tuple[str, str | None], str | None](_CACHED_CANDIDATES)
         self._entries = _Cache[frozenset[str], list[Entry]](_CACHED_NAMES)
 
-    def find(self, text: str, label: str, language: str | None) -> tuple[Candidate, ...]:
-        """The candidates of an entity with this text and label, in an article of this language, in the file's order."""
-        asked = text, label, language
+    def new_entities(self, article: Article, entities: Sequence[Entity]) -> Iterator[Entity]:
+        """The entities for names in the text, which the model did not find. For an index that was given a `search`."""
+        assert self.tries
+        return new_entities(article, entities, self.tries.lengths_at, partial(self._label_in, article.language))
+
+    def _label_in(self, language: str | None, text: str) -> str | None:
+        assert self.search
+        if len(text) > MAX_NAME_CHARS:  # with invisible characters
+            return None
+        asked = Spelling(text).text, language
+        if asked not in self._labels:
+            self._labels.keep(asked, self.search.label_in(self.entries_of(Mention(text, "").keys), *asked), 1)
+        return self._labels[asked]
+
+    def find(self, text: str, label: str, language: str | None, *, any_label: bool = False) -> tuple[Candidate, ...]:
+        """The candidates of an entity with this text and label, in an article of this language, in the file's order.
+
+        `any_label`: also those for other labels, because no model gave this one.
+        """
+        asked = text, label, language, any_label
         found = self._found.get(asked)
         if found is None:
             mention = Mention(text, label)
-            found = candidates_of(self.entries_of(mention.keys), mention, label, language)
+            found = candidates_of(self.entries_of(mention.keys), mention, None if any_label else label, language)
             if len(text) <= MAX_NAME_CHARS:
                 self._found.keep(asked, found, 1 + len(found))
         return found
@@ -232,8 +268,8 @@ class _Lines:
             self._promised.append((start, header["entries"]))
         return True
 
-    def add(self, start: int, line: bytearray) -> None:
-        """Check a line, and keep its names."""
+    def add(self, start: int, line: bytearray) -> Entry:
+        """Check a line, keep its names, and return its entry."""
         try:
             entry = read_entry(line)
         except WrongEntry as error:
@@ -241,7 +277,7 @@ class _Lines:
         keys = entry.keys
         if "" in keys:
             raise self._refusal(start, "a name has no characters that count")
-        self.labels |= entry.labels
+        self.labels.update(entry.labels)
         self.names += len(entry.names)
         if self.names > MAX_NAMES:
             raise self._refusal(start, f"more than {MAX_NAMES:,} names")
@@ -250,6 +286,7 @@ class _Lines:
         for key in keys:
             self._hashes.append(hash(key))
             self._name_starts.append(start)
+        return entry
 
     def check_counts(self, max_generation: int) -> None:
         """Refuse what no single line shows: cut files, equal ids, and generations that are too high."""
@@ -315,7 +352,7 @@ def read_entry(line: bytes | bytearray) -> Entry:
     names = _texts("name and aliases", [name, *aliases], MAX_NAMES_PER_ENTRY)
     context = _texts("context", found.get("context", ()), MAX_CONTEXT_WORDS)
     _texts("language and parent", [each for each in (language, parent) if each is not None], 2)
-    return Entry(entry_id, names, frozenset(_texts("labels", labels, MAX_LABELS)), language, context, parent)
+    return Entry(entry_id, names, _texts("labels", labels, MAX_LABELS), language, context, parent)
 
 
 def _texts(field: str, values: Any, most: int) -> tuple[str, ...]:  # noqa: ANN401  any JSON

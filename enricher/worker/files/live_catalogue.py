@@ -16,11 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex, version_of
 from enricher.worker.records import DeadLetter, EnrichedRecord
-from enricher.worker.rules.catalogue import MAX_IDS, add_ids
+from enricher.worker.rules.catalogue import MAX_IDS, TextSearch, add_ids
 from enricher.worker.stats import Counters
 
 LOOK_S = 10.0
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 class LiveCatalogue:
     """The catalogue at `path`, with its newest good version. `labels`: of the entities that get ids; None for all.
 
+    `search`: which of its names are found in texts, too; None if only entities of the model get ids.
     `max_generation`: what the generation of a catalogue may be. Raises SettingsError if the catalogue is wrong. Workers of
     one process share it; each reads an index once for a record, and an index never changes.
     """
@@ -42,11 +44,12 @@ class LiveCatalogue:
         *,
         labels: Collection[str] | None,
         max_generation: int,
+        search: TextSearch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path, self._labels, self._max_generation = path, labels, max_generation
-        self._clock = clock
-        self._index = CatalogueIndex(CatalogueFiles(path), max_generation=max_generation)
+        self._search, self._clock = search, clock
+        self._index = self._read(CatalogueFiles(path))
         self._next: CatalogueIndex | None = None
         self._looked_at = self._index.version
         """The version that was read last, good or not."""
@@ -63,10 +66,14 @@ class LiveCatalogue:
         """The record with the ids of its entities, and the version of the catalogue. For the loop's thread."""
         self._take_new_version()
         self.note(counters)
-        index, article = self._index, record.article
+        index, article, entities = self._index, record.article, record.entities
         labels, find = self._labels, index.find
-        wanted = [each for each in record.entities if labels is None or each["label"] in labels]
+        wanted = [each for each in entities if labels is None or each["label"] in labels]
         found = [find(each["text"], each["label"], article.language) for each in wanted]
+        if self._search and (new := [*islice(index.new_entities(article, entities), MAX_IDS + 1)]):
+            entities = sorted([*entities, *new], key=lambda each: (each["field"] != "title", each["start"]))
+            wanted += new
+            found += [find(each["text"], each["label"], article.language, any_label=True) for each in new]
         if sum(map(len, found)) > MAX_IDS:
             return DeadLetter(
                 "publish", "OutputTooLarge", f"its entities have more than {MAX_IDS} ids of the catalogue"
@@ -75,7 +82,10 @@ class LiveCatalogue:
             counters.links[key] += count
         if article.version is not None:
             article = replace(article, version=article.version + index.card.generation)
-        return replace(record, article=article, catalogue=index.card)
+        return replace(record, article=article, entities=entities, catalogue=index.card)
+
+    def _read(self, files: CatalogueFiles) -> CatalogueIndex:
+        return CatalogueIndex(files, max_generation=self._max_generation, search=self._search)
 
     def _take_new_version(self) -> None:
         if (index := self._next) is not None:
@@ -97,7 +107,7 @@ class LiveCatalogue:
                 return
             files = CatalogueFiles(self._path)
             self._looked_at = files.version
-            self._next = CatalogueIndex(files, max_generation=self._max_generation)
+            self._next = self._read(files)
         except Exception as error:  # noqa: BLE001  a thread that ends without a word would be a new version without one
             self._refused = True
             log.error(  # noqa: TRY400  the reason is enough
@@ -113,3 +123,8 @@ def _log_taken(path: Path, index: CatalogueIndex) -> None:
         "catalogue %s: %d entries, %d names, generation %d, %s",
         *(path, index.entries, index.names, card.generation, card.digest),
     )
+    if index.search and index.tries:
+        log.info(
+            "%d names of at least %d letters are found in texts, %.0f MB",
+            *(index.tries.names, index.search.min_letters, index.tries.size_bytes / 1e6),
+        )

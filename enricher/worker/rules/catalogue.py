@@ -17,13 +17,13 @@ The last rule comes first: a bare `Smith` after `Will Smith` is this person, kno
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from enricher.worker.heads.languages import Languages, canonical_tag
 from enricher.worker.records import Article, Entity, hot_record
-from enricher.worker.rules.folding import fold, fold_loosely, split_legal_form, without_possessive
+from enricher.worker.rules.folding import Spelling, fold, fold_loosely, split_legal_form, without_possessive
 
 Match = Literal["name", "alias", "folded", "surname"]
 """How an entity's text matched an entry."""
@@ -47,6 +47,8 @@ class Candidate:
     context: tuple[str, ...] = ()
     alone: bool = True
     """Whether no other entry has the name, whatever its labels, and this one asks for no context."""
+    name: str = ""
+    """The first of the entry's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Entry:
 
     id: str
     names: tuple[str, ...]
-    labels: frozenset[str] = frozenset()
+    labels: Collection[str] = ()
     language: str | None = None
     context: tuple[str, ...] = ()
     parent: str | None = None
@@ -86,9 +88,9 @@ class Entry:
         """Whether its names may end with a legal form."""
         return not self.labels or any(label.upper() in ORGANISATIONS for label in self.labels)
 
-    def is_for(self, label: str, language: str | None) -> bool:
-        """Whether an entity with this label, in an article of this language, may be the entry."""
-        if self.labels and label not in self.labels:
+    def is_for(self, label: str | None, language: str | None) -> bool:
+        """Whether an entity with this label (None: any), in an article of this language, may be the entry."""
+        if self.labels and label is not None and label not in self.labels:
             return False
         return self.language is None or Languages(frozenset({canonical_tag(self.language)}), default=True).include(
             language
@@ -106,7 +108,7 @@ class Entry:
     def candidate(self, match: Match, *, alone: bool) -> Candidate:
         """The entry as a candidate of an entity. `alone`: no other entry has the name."""
         context = tuple(words for each in self.context if (words := words_of(each)))
-        return Candidate(self.id, match, self.parent, context, alone and not self.context)
+        return Candidate(self.id, match, self.parent, context, alone and not self.context, self.names[0])
 
 
 class Mention:
@@ -125,12 +127,38 @@ class Mention:
 
 
 def candidates_of(
-    entries: Iterable[Entry], mention: Mention, label: str, language: str | None
+    entries: Iterable[Entry], mention: Mention, label: str | None, language: str | None
 ) -> tuple[Candidate, ...]:
-    """The candidates of an entity, in the order of the entries."""
+    """The candidates of an entity, in the order of the entries. `label`: None if the model gave none."""
     matched = [(entry, match) for entry in entries if (match := entry.match(mention))]
     alone = len(matched) == 1
     return tuple(entry.candidate(match, alone=alone) for entry, match in matched if entry.is_for(label, language))
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """Which names are found in the text of an article: of at least so many letters, of entries with one of the labels."""
+
+    min_letters: int
+    labels: Collection[str] | None = None
+
+    def label_of(self, entry: Entry) -> str | None:
+        """The label of entities that are found by the entry's names: its first; None for an entry that is for all labels."""
+        return next((each for each in entry.labels if self.labels is None or each in self.labels), None)
+
+    def names_of(self, entry: Entry) -> set[str]:
+        """The names by which an entry is found, spelled as in `Spelling`."""
+        if self.label_of(entry) is None:
+            return set()
+        names = {Spelling(each).text.strip() for each in entry.names}
+        return {each for each in names if sum(map(str.isalnum, each)) >= self.min_letters}
+
+    def label_in(self, entries: Iterable[Entry], name: str, language: str | None) -> str | None:
+        """The label of the first entry that is found by a name, as `Spelling` has it, in an article of this language."""
+        return next(
+            (self.label_of(each) for each in entries if each.is_for(None, language) and name in self.names_of(each)),
+            None,
+        )
 
 
 def words_of(text: str) -> str:
@@ -224,11 +252,12 @@ class _Context:
 def add_ids(
     article: Article, entities: Sequence[Entity], candidates: Sequence[Sequence[Candidate]]
 ) -> Mapping[tuple[str, str], int]:
-    """Add `ids`, `id` and `why` to the entities that have candidates, in place.
+    """Add `ids`, `id`, `catalogue_name` and `why` to the entities that have candidates, in place.
 
-    Returns how many were matched, ambiguous and unmatched, by label and outcome.
+    Returns how many there were by label and outcome.
     """
     found = single_out(article, entities, candidates)
+    names = {each.id: each.name for some in candidates for each in some}
     counts: dict[tuple[str, str], int] = {}
     for i, entity in enumerate(entities):
         ids: list[dict[str, Any]] = [{"id": each.id, "match": each.match} for each in candidates[i]]
@@ -236,7 +265,7 @@ def add_ids(
             entity_id, why = found[i]
             if all(each["id"] != entity_id for each in ids):
                 ids.append({"id": entity_id, "match": "surname"})
-            entity["ids"], entity["id"], entity["why"] = ids, entity_id, why
+            entity["ids"], entity["id"], entity["catalogue_name"], entity["why"] = ids, entity_id, names[entity_id], why
         elif ids:
             entity["ids"] = ids
         key = entity["label"], outcome_of(entity)
@@ -244,6 +273,14 @@ def add_ids(
     return counts
 
 
+OUTCOMES = ("matched", "ambiguous", "unmatched", "found")
+
+
 def outcome_of(entity: Mapping[str, Any]) -> str:
-    """Whether an entity that was looked up has an `id` (matched), only `ids` (ambiguous), or neither (unmatched)."""
+    """Whether an entity that was looked up has an `id` (matched), only `ids` (ambiguous), or neither (unmatched).
+
+    Those that the catalogue itself found in the text are `found`: they say nothing about the model's.
+    """
+    if "source" in entity:
+        return "found"
     return "matched" if "id" in entity else "ambiguous" if "ids" in entity else "unmatched"

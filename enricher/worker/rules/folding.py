@@ -5,6 +5,8 @@ any run of it), apostrophes, dashes, and no format characters such as soft hyphe
 after which it counts as `folded`: also without the diacritics of Latin, Greek and Cyrillic, the points of Arabic and
 Hebrew, and with one letter for ł, ø, đ and their like.
 
+`Spelling` is the first step without case, for names that are searched in a text: it knows where each character was.
+
 Beyond that, the end of a name may be missing on one side: the legal form of an organisation (`split_legal_form`), and the
 possessive of an entity (`without_possessive`). Plural and inflection are never folded, and neither is other punctuation:
 `U.S.` is not `US`. All of it is deterministic and knows no language.
@@ -14,6 +16,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Literal
 
 _APOSTROPHES = "\u2018\u2019\u201b\u02bc\u02b9\u2032`"
@@ -38,16 +43,16 @@ _PIECE_CHARS = 1_000
 _PIECES = re.compile(rf"(?s:.{{1,{_PIECE_CHARS}}}(?=\s|\Z)|.{{1,{_PIECE_CHARS}}})")
 """Pieces of a text that are normalized alone, words as a whole. Normalizing sorts a run of marks by insertion: a million of
 them in an article would take 760 s, in which no other thread runs."""
+_CHANGING = re.compile(rf"(?! \S)\s+|`|[!-~]?[^\x00-\x7f\s]{{1,{_PIECE_CHARS}}}")
+"""Pieces that `Spelling` may change: runs of white space, and text beyond ASCII with the letter under its marks."""
+_JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
 
 
 def fold(text: str) -> str:
     """The first step."""
     if text.isascii():
         return " ".join(text.lower().replace("`", "'").split())
-    folded = _ODD.sub(
-        lambda found: _LIKE_OTHERS[ord(found[0])] or "", _normal_form("NFKC", text.replace("\u00b4", "'"))
-    )
-    return " ".join(_normal_form("NFKC", folded.casefold()).split())
+    return " ".join(_normal_form("NFKC", _alike(text).casefold()).split())
 
 
 def fold_loosely(folded: str) -> str:
@@ -56,6 +61,71 @@ def fold_loosely(folded: str) -> str:
         return folded
     bare = _normal_form("NFC", _MARKS.sub("", _normal_form("NFD", folded)))
     return _ODD_LETTERS.sub(lambda found: _LETTERS[ord(found[0])], bare)
+
+
+class Spelling:
+    """A text after the first step, but with its case and the white space at its ends: `text`."""
+
+    __slots__ = ("_ends", "_source_ends", "_source_starts", "_starts", "text")
+
+    def __init__(self, source: str) -> None:
+        # The pieces that differ, in the text and in its source.
+        self._starts, self._ends, self._source_starts, self._source_ends = (array("q") for _ in range(4))
+        parts, length, read = list[str](), 0, 0
+        for start, end, piece in _changes(source):
+            parts += source[read:start], piece
+            length += start - read
+            self._starts.append(length)
+            length += len(piece)
+            self._ends.append(length)
+            self._source_starts.append(start)
+            self._source_ends.append(end)
+            read = end
+        self.text = "".join((*parts, source[read:])) if parts else source
+
+    def source_range(self, start: int, end: int) -> tuple[int, int] | None:
+        """The range of the source that a range of the text, which is not empty, was; None if it cuts a character."""
+        after = bisect_right(self._ends, start)
+        before = bisect_left(self._ends, end)
+        if after < len(self._starts) and self._starts[after] < start:
+            return None
+        source_end = end
+        if before < len(self._starts) and self._starts[before] < end:
+            if end < self._ends[before]:
+                return None
+            source_end = self._source_ends[before]
+        elif before:
+            source_end += self._source_ends[before - 1] - self._ends[before - 1]
+        return start + (self._source_ends[after - 1] - self._ends[after - 1] if after else 0), source_end
+
+
+def _changes(source: str) -> Iterator[tuple[int, int, str]]:
+    """The ranges of a text that the first step changes, in order, each with what it makes of them."""
+    for found in _CHANGING.finditer(source):
+        run = found[0]
+        if run.isspace():
+            if run != " ":
+                yield found.start(), found.end(), " "
+        elif run == "`" or _ODD.search(run) or "\u00b4" in run or not unicodedata.is_normalized("NFKC", run):
+            for start, end in _characters(run):
+                piece = _alike(run[start:end])
+                if piece != run[start:end]:
+                    yield found.start() + start, found.start() + end, piece
+
+
+def _characters(run: str) -> Iterator[tuple[int, int]]:
+    """The ranges of what a reader takes for one character: with its marks, and Korean letters that make a syllable."""
+    start = 0
+    for i in range(1, len(run)):
+        if not unicodedata.combining(run[i]) and not (_JAMO.match(run[i]) and _JAMO.match(run[i - 1])):
+            yield start, i
+            start = i
+    yield start, len(run)
+
+
+def _alike(text: str) -> str:
+    """The text in NFKC, with one character for each that looks alike."""
+    return _ODD.sub(lambda found: _LIKE_OTHERS[ord(found[0])] or "", _normal_form("NFKC", text.replace("\u00b4", "'")))
 
 
 def split_legal_form(loose: str) -> tuple[str, str]:

@@ -173,6 +173,30 @@ class Words:
         self._matches = _WORD.finditer(self._text[self._base : self._chunk_end + 2].translate(_CLASSES))
 
 
+class WordBorders:
+    """The places where words of a text begin and end. If the ranges increase, each chunk is read at most once."""
+
+    __slots__ = ("_ends", "_read", "_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text, self._read = text, 0
+        self._starts, self._ends = set[int](), set[int]()
+
+    def are_at(self, start: int, end: int) -> bool:
+        """Whether a word begins at `start`, which is not white space, and one ends at `end`."""
+        if start >= self._read:
+            self._read = chunk_around(self._text, start)[0]
+        while self._read < end and (chunk := _CHUNK.search(self._text, self._read)):
+            base, self._read = chunk.span()
+            # As in `Words`, two more characters, whose words are not of this chunk.
+            for word in _WORD.finditer(self._text[base : self._read + 2].translate(_CLASSES)):
+                if base + word.start() >= self._read:
+                    break
+                self._starts.add(base + word.start())
+                self._ends.add(base + word.end())
+        return start in self._starts and end in self._ends
+
+
 def chunk_around(text: str, char: int) -> tuple[int, int]:
     """The characters `[start, end)` between white space around `char`, which is not white space."""
     start, look_back = char, _LOOK_BACK_CHARS

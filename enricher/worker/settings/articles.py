@@ -177,6 +177,17 @@ class CatalogueSettings(Group):
     labels: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
         None, min_length=1, description="The labels whose entities are looked up. Default: all."
     )
+    find: Literal["entities", "text"] = Field(
+        "entities",
+        description="What gets ids: `entities` of the model; `text`, also names that the model missed. These become "
+        "entities with the label of their entry and `source: catalogue`.",
+    )
+    find_min_letters: int = Field(
+        5,
+        ge=3,
+        le=100,
+        description="The least number of letters and digits of a name that is found in the text with `find: text`.",
+    )
 
 
 class OutputSettings(Group):

@@ -137,8 +137,8 @@ class Settings(BaseSettings):
             f"dead_letters.max_ratio of {WINDOW_ARTICLES:,} articles must be at least one article; 0 is no limit",
         )
         _require(
-            self.catalogue.labels is None or self.catalogue.path is not None,
-            "catalogue.labels has no effect without catalogue.path",
+            self.catalogue.path is not None or not self.catalogue.model_fields_set - {"path"},
+            "the other settings of catalogue have no effect without catalogue.path",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
         topics = {*kafka.inputs, kafka.output_topic, kafka.dead_letter_topic}

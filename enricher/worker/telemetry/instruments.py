@@ -240,7 +240,8 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
              lambda seen: by({"articles": 0.0, "output": 0.0, **seen.counters.transform_s}), ("enricher.transform",)),
     _counter("enricher.catalogue.entities", "{entity}",
              "Entities that were looked up in the catalogue, by label: `matched` have an `id`, `ambiguous` only `ids`, "
-             "`unmatched` neither. Labels beyond 64 are `other`.", links, (LABEL, OUTCOME)),
+             "`unmatched` neither; `found` were missed by the model, and found in the text. Labels beyond 64 are `other`.",
+             links, (LABEL, OUTCOME)),
     _gauge("enricher.catalogue.age", "s", "Time since the newest file of the catalogue in use was written.",
            lambda seen: one(seen.catalogue_age_s)),
     _gauge("enricher.catalogue.refused", "{catalogue}",

@@ -28,6 +28,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.records import ModelCard, TaskCard
 from enricher.worker.records.outcomes import MAX_GENERATION
 from enricher.worker.rules.batching import BatchRules
+from enricher.worker.rules.catalogue import TextSearch
 from enricher.worker.rules.windowing import WindowCutter
 from enricher.worker.settings import Settings, TaskSettings
 
@@ -137,7 +138,8 @@ def open_catalogue(settings: Settings) -> LiveCatalogue | None:
     if wanted.path is None:
         return None
     most = MAX_GENERATION - settings.model.generation
-    return LiveCatalogue(wanted.path, labels=wanted.labels, max_generation=most)
+    search = TextSearch(wanted.find_min_letters, wanted.labels) if wanted.find == "text" else None
+    return LiveCatalogue(wanted.path, labels=wanted.labels, max_generation=most, search=search)
 
 
 @dataclass(frozen=True, slots=True)
