@@ -26,7 +26,6 @@ from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import prepare_heads
 from enricher.worker.inference.run.selection import choose, missing_reports, obstacle_to, report_folders, unproven
-from enricher.worker.runtime.devices import Precision
 from enricher.workshop.gate.report import GateReport, write_report
 from tools import ROOT
 
@@ -55,26 +54,6 @@ def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(check
     assert ["padded-elsewhere", "padded-twin", "padded-damaged"] == list(reasons)
     assert reasons["padded-elsewhere"] == "the processor has no wings"
     assert f"`enricher model check {checkpoint.folder} --precision bf16` makes one" in reasons["padded-twin"]
-
-
-def test_with_a_passing_report_auto_takes_the_reduced_variant(checkpoint: Checkpoint) -> None:
-    """The fastest that runs here; what is slower is not even looked at."""
-    write_report(checkpoint.folder, report(checkpoint, Twin()))
-    choice = choose([checkpoint], "cpu", "auto")
-    assert choice.variant == Twin()
-    assert ["padded-elsewhere"] == [variant.name for variant, _ in choice.rejected]
-    assert "passed its gate" in choice.reason
-
-
-def test_a_report_in_the_cache_counts_where_the_folder_cannot_be_written(
-    checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    """It is found by the model's digest."""
-    beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
-    beside_graphs.mkdir(parents=True)
-    write_report(beside_graphs, report(checkpoint, Twin()))
-    assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
-    assert choose([checkpoint], "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
 @pytest.mark.parametrize(
@@ -122,12 +101,13 @@ def test_a_report_of_a_processor_names_no_arithmetic(checkpoint: Checkpoint) -> 
     assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
 
 
-def test_the_newest_report_counts(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """A model that was checked again with another limit is judged by that."""
+def test_the_newest_report_counts_in_the_folder_or_in_the_cache(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A model that was checked again with another limit is judged by that, also where its folder cannot be written."""
     beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
     beside_graphs.mkdir(parents=True)
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False, created_at="2026-01-01T00:00:00+00:00"))
     write_report(beside_graphs, report(checkpoint, Twin(), created_at="2026-01-02T00:00:00+00:00"))
+    assert choose([checkpoint], "cpu", "auto").variant == PaddedFloat32()
     assert choose([checkpoint], "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
@@ -241,39 +221,37 @@ def reasons(checkpoints: list[Checkpoint]) -> dict[str, str]:
     return {variant.name: why for variant, why in choose(checkpoints, "cpu", "auto").rejected}
 
 
-def test_a_reduced_variant_serves_a_pass_if_every_report_passes(heads: list[Checkpoint]) -> None:
-    """Each head's own report, of the same variant."""
+def test_a_reduced_variant_serves_a_pass_if_every_report_passes(
+    heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each head's own report, of the same variant: the fastest that runs here; what is slower is not even looked at."""
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), Twin(), Damaged(), PaddedFloat32()))
+    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
     pass_gates(*heads)
     choice = choose(heads, "cpu", "auto")
     assert Twin() == choice.variant
     assert "passed its gate" in choice.reason
+    assert {"padded-elsewhere": "the processor has no wings"} == reasons(heads), "of the machine, and of no model"
     assert Twin() == choose(heads, "cpu", "bf16").variant
 
 
+@pytest.mark.parametrize("failed", [False, True], ids=["missing", "failed"])
 @pytest.mark.parametrize("index", range(3), ids=["ner", "topics", "vectors"])
-def test_one_missing_report_makes_the_pass_serve_float32(heads: list[Checkpoint], index: int) -> None:
-    """The reason names that head's model, and the command that makes the report."""
-    without = heads[index]
-    pass_gates(*(each for each in heads if each is not without))
-    assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
-    command = f"enricher model check {without.folder} --precision bf16"
-    assert reasons(heads)["padded-twin"] == (
-        f"{without.name}: there is no gate report for padded-twin; `{command}` makes one"
-    )
-    assert [command] == missing_reports(heads, "cpu", None)
-    with pytest.raises(ModelError, match=rf"bf16 is refused: {without.name}: there is no gate report .*Or choose auto"):
-        choose(heads, "cpu", "bf16")
-
-
-@pytest.mark.parametrize("index", range(3), ids=["ner", "topics", "vectors"])
-def test_one_head_that_failed_its_gate_makes_the_pass_serve_float32(heads: list[Checkpoint], index: int) -> None:
-    """The reason names that head's model and what it lost; alone, each of the other heads has the faster variant."""
+def test_one_head_without_a_passing_report_makes_the_pass_serve_float32(
+    heads: list[Checkpoint], index: int, *, failed: bool
+) -> None:
+    """The reason names that head's model, and the command or what it lost; each of the other heads alone has bf16."""
     bad = heads[index]
-    pass_gates(*heads)
-    write_report(bad.folder, report(bad, Twin(), passed=False))
+    pass_gates(*(each for each in heads if each is not bad))
+    command = f"enricher model check {bad.folder} --precision bf16"
+    why = f"{bad.name}: there is no gate report for padded-twin; `{command}` makes one"
+    if failed:
+        write_report(bad.folder, report(bad, Twin(), passed=False))
+        why = f"{bad.name}: padded-twin failed its gate: sentences: F1 -1.40"
     assert PaddedFloat32() == choose(heads, "cpu", "auto").variant
-    assert f"{bad.name}: padded-twin failed its gate: sentences: F1 -1.40" in reasons(heads)["padded-twin"]
-    with pytest.raises(ModelError, match=f"bf16 is refused: {bad.name}: padded-twin failed its gate"):
+    assert reasons(heads)["padded-twin"].startswith(why)
+    assert ([] if failed else [command]) == missing_reports(heads, "cpu", None)
+    with pytest.raises(ModelError, match=f"bf16 is refused: {why.partition(';')[0]}.*Or choose auto"):
         choose(heads, "cpu", "bf16")
     assert [each is not bad for each in heads] == [choose([each], "cpu", "auto").variant == Twin() for each in heads]
 
@@ -337,17 +315,6 @@ def test_int8_serves_no_head_of_another_kind(heads: list[Checkpoint], index: int
         choose([heads[index]], "cpu", "int8")
 
 
-def test_what_no_head_can_run_here_is_told_without_a_name(
-    heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is the reason, not a model; and no report is asked for."""
-    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), PaddedFloat32()))
-    assert {"padded-elsewhere": "the processor has no wings"} == reasons(heads)
-    assert missing_reports(heads, "cpu", None) == []
-    with pytest.raises(ModelError, match="fp16 does not run here: the processor has no wings"):
-        choose(heads, "cpu", "fp16")
-
-
 def test_where_nothing_runs_all_models_and_reasons_are_named(
     heads: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,16 +350,3 @@ def test_the_log_warns_of_reports_that_an_operator_can_make(
         "missing": {"padded-quantised": logging.INFO, "padded-twin": logging.WARNING},
         "failed": {"padded-quantised": logging.INFO, "padded-twin": logging.INFO},
     } == prepare_and_level
-
-
-def test_missing_reports_are_one_warning_and_none_where_float32_was_chosen(
-    heads: list[Checkpoint], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """However many variants lack one; whoever asked for fp32 lacks nothing."""
-    asked: list[tuple[Precision, int]] = [("auto", 1), ("fp32", 0)]
-    for precision, expected in asked:
-        caplog.clear()
-        with caplog.at_level(logging.INFO, logger="enricher"):
-            prepare_heads(heads[:1], device="cpu", precision=precision, cache_dir=tmp_path / "cache")
-        warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-        assert expected == len(warnings)

@@ -76,7 +76,6 @@ SLOW = (
     "fuzz/test_fuzz_spans.py",
     "gate/test_gate_check.py",
     "gate/test_gate_rows.py",
-    "gate/test_gate_windows.py",
     "health/test_health_run.py",
     "inference/test_beginnings.py",
     "inference/test_deberta.py",
