@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, T
 
 MODEL = ModelCard("model", "0", "fp32")
 PART = Ticket(raw(0), 0.0)
+
+
 MEAN = TaskCard("task", "classification", MODEL, "mean")
 
 
@@ -72,18 +75,15 @@ def test_one_of_several_labels_is_the_most_probable_one() -> None:
     assert [] == head.find(PART, [])
 
 
-def test_labels_that_may_hold_together_are_all_those_above_the_threshold() -> None:
-    """The most probable first."""
-    head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.5)
-    answers = rows((2, [0.1, -0.1, 3.0]))
-    assert ["c", "a"] == [each["label"] for each in head.find(PART, answers)]
-    assert [] == ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=0.99).find(PART, answers)
-
-
-def test_each_of_several_labels_may_have_its_own_threshold() -> None:
-    """A label that is not named has the default of the kind."""
-    head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold={"a": 0.9, "b": 0.4})
-    assert ["c", "b"] == [each["label"] for each in head.find(PART, rows((2, [0.1, -0.1, 3.0])))]
+@pytest.mark.parametrize(
+    ("threshold", "labels"), [(0.5, ["c", "a"]), (0.99, []), ({"a": 0.9, "b": 0.4}, ["c", "b"])], ids=str
+)
+def test_labels_that_may_hold_together_are_all_those_above_the_threshold(
+    threshold: Threshold, labels: list[str]
+) -> None:
+    """The most probable first. Each may have its own threshold; a label that is not named has the default of the kind."""
+    head = ClassHead(MEAN, ("a", "b", "c"), multi_label=True, threshold=threshold)
+    assert labels == [each["label"] for each in head.find(PART, rows((2, [0.1, -0.1, 3.0])))]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_extreme_logits_have_probabilities_too() -> None:
 
 def test_a_normalised_vector_has_length_one() -> None:
     """After the mean, not before; a vector of zeros stays as it is."""
-    task = TaskCard("task", "embedding", MODEL, "mean")
+    task = replace(MEAN, kind="embedding")
     (found,) = EmbeddingHead(task, normalised=True).find(PART, rows((1, [6.0, 0.0]), (1, [0.0, 8.0])))
     assert found.vector.tolist() == pytest.approx([0.6, 0.8])
     assert found.vector.dtype == np.float32
@@ -153,15 +153,16 @@ def test_a_task_takes_its_language_however_it_is_spelled(task: str, spellings: s
         assert Languages(frozenset({task})).include(spelling), spelling
 
 
-@pytest.mark.parametrize("language", ["English", "english", "en glish", "enm", "enx", "de", "x-en", "", "__label__"])
-def test_no_task_takes_a_name_or_another_language(language: str) -> None:
-    """Names are ambiguous and come in every language; `enm` is Middle English."""
-    assert not Languages(frozenset({"en"})).include(language)
-
-
-def test_a_script_or_region_of_a_task_is_not_the_whole_language() -> None:
-    """A task for traditional Chinese takes no article in simplified Chinese, or without a script."""
-    assert not any(Languages(frozenset({"zh-hant"})).include(each) for each in ("zho_Hans", "cmn", "zh"))
+@pytest.mark.parametrize(
+    ("task", "languages"),
+    [
+        ("en", ["English", "english", "en glish", "enm", "enx", "de", "x-en", "", "__label__"]),
+        ("zh-hant", ["zho_Hans", "cmn", "zh"]),
+    ],
+)
+def test_no_task_takes_a_name_or_another_language(task: str, languages: list[str]) -> None:
+    """Names are ambiguous and come in every language; `enm` is Middle English. A script is not the whole language."""
+    assert not any(Languages(frozenset({task})).include(each) for each in languages)
 
 
 def test_an_article_without_a_language_is_for_the_default_task() -> None:
@@ -177,23 +178,15 @@ def test_a_canonical_tag_stays_as_it_is(tag: str) -> None:
     assert canonical_tag(tag) == canonical_tag(canonical_tag(tag)) == canonical_tag(tag.upper())
 
 
-@pytest.mark.parametrize("language", ["en", " pt-BR ", "eng_Latn", "__label__eng_Latn", "English"])
-def test_a_tag_may_be_logged(language: str) -> None:
-    """It is short, and of letters, digits and hyphens."""
-    assert language.strip() == loggable_tag(language)
-
-
 @given(st.one_of(st.text(max_size=256), st.from_regex(r"[a-z]{36,256}", fullmatch=True)))
 def test_no_other_text_is_logged(text: str) -> None:
-    """What is logged has at most 44 characters, none of which ends a line, a word or a quotation."""
+    """Articles come from strangers: at most 44 characters, none that ends a line, a word or a quotation. A tag is."""
     tag = loggable_tag(text)
     assert tag is None or (len(tag) <= 44 and tag.isascii() and all(each.isalnum() or each in "-_" for each in tag))
-
-
-@pytest.mark.parametrize("language", ["", "the body of an article", "a\nb", "e'n", "x" * 36, "_en", "日本語", "ﬁ"])
-def test_a_text_that_is_no_tag_is_not_logged(language: str) -> None:
-    """It may be anything, since articles come from strangers."""
-    assert loggable_tag(language) is None
+    for none in ("", "the body of an article", "a\nb", "e'n", "x" * 36, "_en", "日本語", "ﬁ"):
+        assert loggable_tag(none) is None
+    for language in ("en", " pt-BR ", "eng_Latn", "__label__eng_Latn", "English"):
+        assert language.strip() == loggable_tag(language)
 
 
 HEAD = RegressionHead(TaskCard("mood", "regression", MODEL, "mean"))
@@ -243,11 +236,14 @@ def test_the_number_of_an_article_is_that_of_transformers(family: str, tmp_path:
 
 
 def test_a_number_has_the_digits_of_its_float32() -> None:
-    """And reads back as the same float32; an article without tokens has no number."""
+    """And reads back as the same float32; people see four. An article without tokens has no number."""
     assert [] == HEAD.find(PART, [])
     [found] = HEAD.find(PART, rows((1, [0.1])))
     assert "0.1" == json.dumps(found["value"])
     assert np.float32(0.1) == np.float32(found["value"])
+    shown = [{"task": "mood", "value": -0.123456}]
+    assert ["mood -0.1235"] == [*RegressionHead.summaries(shown)]
+    assert ("-0.1235", "no number") == (RegressionHead.tail_text(shown), RegressionHead.tail_text([]))
 
 
 def test_a_number_that_is_not_finite_is_refused() -> None:
@@ -256,13 +252,6 @@ def test_a_number_that_is_not_finite_is_refused() -> None:
     for write in (RegressionHead.as_json, RegressionHead.as_values):
         with pytest.raises(InvalidArticle, match="the number of task 'mood' is not finite"):
             write(found)
-
-
-def test_people_see_four_digits() -> None:
-    """In `doctor` and in `tail`."""
-    found = [{"task": "mood", "value": -0.123456}]
-    assert ["mood -0.1235"] == [*RegressionHead.summaries(found)]
-    assert ("-0.1235", "no number") == (RegressionHead.tail_text(found), RegressionHead.tail_text([]))
 
 
 def test_only_fp32_serves_what_the_gate_does_not_compare(tmp_path: Path) -> None:

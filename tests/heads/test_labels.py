@@ -68,18 +68,16 @@ def any_labels(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(any_labels())
 def test_any_labels_are_read_as_the_grammar_reads_them(drawn: tuple[str, list[str]]) -> None:
-    """Also those of no well-formed sequence: ends without a beginning, beginnings that nothing closes."""
-    name, labels = drawn
-    assert parsed(labels) == decoded(name, labels)
+    """Also those of no well-formed sequence: ends without a beginning, beginnings that nothing closes.
 
-
-@given(any_labels())
-def test_each_labelled_word_is_in_exactly_one_entity(drawn: tuple[str, list[str]]) -> None:
-    """Of its own kind: whatever contradicts the scheme, no word is lost or taken twice."""
+    Each labelled word is in exactly one entity, of its own kind: no word is lost or taken twice.
+    """
     name, labels = drawn
-    words = {word: span.kind for span in decoded(name, labels) for word in range(span.start, span.stop)}
+    spans = decoded(name, labels)
+    assert parsed(labels) == spans
+    words = {word: span.kind for span in spans for word in range(span.start, span.stop)}
     assert {word: label.rpartition("-")[2] for word, label in enumerate(labels) if label != "O"} == words
-    assert len(words) == sum(span.stop - span.start for span in decoded(name, labels))
+    assert len(words) == sum(span.stop - span.start for span in spans)
 
 
 def encoded(name: str, spans: list[Span], count: int) -> list[str]:
@@ -145,25 +143,6 @@ def test_the_reading_that_the_models_page_gives(name: str, labels: str, expected
     assert expected == [(span.start, span.stop) for span in decoded(name, labels.split())]
 
 
-def test_a_bare_kind_is_an_inside() -> None:
-    """`PER` is an `I-PER`; a letter that is no position belongs to the kind."""
-    scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY", "S-LOC"])
-    read = (
-        ("", False, False),
-        ("PER", False, False),
-        ("LOC", True, False),
-        ("X-RAY", False, False),
-        ("LOC", True, True),
-    )
-    assert read == scheme.meanings
-    assert [False, True, True, True, True] == scheme.inside.tolist()
-    assert ("PER", "LOC", "X-RAY") == scheme.kinds
-
-
-def _read(*names: str) -> Sequence[str]:
-    return label_names(dict(enumerate(names)))
-
-
 BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
 
 
@@ -197,7 +176,7 @@ BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
 )
 def test_every_way_to_write_a_position_and_a_kind_is_read(names: list[str], expected: list[str]) -> None:
     """Otherwise `PER-S` and `E_PER` would be kinds of entities; a name that only looks like one is a kind."""
-    assert expected == list(_read(*names))
+    assert expected == list(label_names(dict(enumerate(names))))
 
 
 UNFIT = "do not fit the others: "
@@ -240,7 +219,7 @@ ALL_ENTITIES = r"no label of id2label is called O .*every word"
 def test_names_that_cannot_be_understood_are_refused(names: list[str], said: str) -> None:
     """With the labels, and what to write instead."""
     with pytest.raises(ModelError, match=said):
-        _read(*names)
+        label_names(dict(enumerate(names)))
 
 
 @pytest.mark.parametrize(

@@ -26,28 +26,18 @@ def test_the_time_left_ends_at_zero() -> None:
 
 
 def test_a_passed_deadline_leaves_one_question() -> None:
-    """What holds already is found without any time."""
-    answers = iter([True, False])
+    """What holds already is found without any time. Before it, one asks until it holds; each question is one call."""
+    answers = iter([True, False, False, False, True])
     assert until(lambda: next(answers), Deadline(0.0), pause_s=1.0)
     assert not until(lambda: next(answers), Deadline(0.0), pause_s=1.0)
+    assert until(lambda: next(answers), Deadline(60.0), pause_s=0.0)
     assert [] == list(answers)
 
 
-def test_it_is_asked_again_until_it_holds() -> None:
-    """Each question is one call."""
-    answers = iter([False, False, True])
-    assert until(lambda: next(answers), Deadline(60.0), pause_s=0.0)
-
-
 def test_pauses_double_up_to_the_longest() -> None:
-    """There is none before the first failure."""
-    pauses = [doubling_pause_s(failures, first_s=0.5, longest_s=3.0) for failures in range(6)]
-    assert [0.0, 0.5, 1.0, 2.0, 3.0, 3.0] == pauses
-
-
-def test_any_number_of_failures_has_a_pause() -> None:
-    """The power of two does not overflow."""
-    assert 30.0 == doubling_pause_s(1_000_000, first_s=0.1, longest_s=30.0)
+    """There is none before the first failure; the power of two does not overflow."""
+    pauses = [doubling_pause_s(failures, first_s=0.5, longest_s=3.0) for failures in (*range(6), 1_000_000)]
+    assert [0.0, 0.5, 1.0, 2.0, 3.0, 3.0, 3.0] == pauses
 
 
 HAMMERED = """
@@ -76,37 +66,19 @@ print("came through")
 
 
 def test_a_wakeup_that_was_set_before_is_not_waited_for() -> None:
-    """However often it was set; `clear` forgets all of it."""
-    wakeup = Wakeup()
+    """However often it was set; `clear` forgets all of it. A stop event is set for good: every wait returns at once."""
+    wakeup, event = Wakeup(), StopEvent()
     wakeup.set()
     wakeup.set()
     assert wakeup.is_set
     wakeup.wait()
     assert wakeup.is_set, "one wait takes one set"
     wakeup.clear()
-    assert not wakeup.is_set
     wakeup.wait(0.0)
     assert not wakeup.is_set
-
-
-def test_a_wakeup_wakes_another_thread() -> None:
-    """One that waits without a bound."""
-    wakeup = Wakeup()
-    waiting = threading.Thread(target=wakeup.wait, daemon=True)
-    waiting.start()
-    wakeup.set()
-    waiting.join(PATIENCE_S)
-    assert not waiting.is_alive()
-
-
-def test_a_stop_event_is_set_for_good() -> None:
-    """Every wait after the first returns at once."""
-    event = StopEvent()
     assert not event.wait(0.0)
     event.set()
-    assert event.is_set
-    assert event.wait()
-    assert event.wait()
+    assert [True, True, True] == [event.is_set, event.wait(), event.wait()]
 
 
 @pytest.mark.slow
@@ -119,16 +91,20 @@ def test_a_signal_handler_may_ring_at_any_moment() -> None:
 
 
 def test_a_short_wait_ends_although_earlier_sets_were_cleared() -> None:
-    """The library's queue alone would wait forever at one of some thousand times."""
-    wakeup = Wakeup()
+    """The library's queue alone would wait forever at one of some thousand times. At last one waits without a bound."""
+    wakeup, waits_for_good = Wakeup(), threading.Event()
 
     def wait_often() -> None:
         for number in range(20_000):
             wakeup.set()
             wakeup.clear()
             wakeup.wait(1e-6 * (number % 20))
+        waits_for_good.set()
+        wakeup.wait()
 
     waiting = threading.Thread(target=wait_often, daemon=True)
     waiting.start()
+    assert waits_for_good.wait(PATIENCE_S)
+    wakeup.set()
     waiting.join(PATIENCE_S)
     assert not waiting.is_alive()

@@ -28,6 +28,24 @@ class Barks:
         self.heard.set()
 
 
+_ROOT = __file__.rpartition("/tests/")[0]
+
+
+def ran(script: str) -> subprocess.CompletedProcess[str]:
+    """A process that ran this and has ended."""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=_ROOT)
+
+
+def exit_code_with_a_full_pipe(script: str) -> int:
+    """How a process ends of which nobody reads the log."""
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
+        try:
+            return hanging.wait(timeout=PATIENCE_S)
+        finally:
+            hanging.kill()
+
+
 def test_it_barks_when_the_bound_is_over() -> None:
     """The message says what hangs and how long the bound was."""
     barks = Barks()
@@ -77,9 +95,7 @@ def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
         "with Watchdog(check_every_s=0.01) as watchdog, watchdog.guard('waiting for ever', 0.05):\n"
         "    threading.Event().wait()\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=_ROOT
-    )
+    ended = ran(script)
     assert ended.returncode == Stalled.exit_code
     assert "no progress in 'waiting for ever'" in ended.stderr
     assert "threading.py" in ended.stderr
@@ -95,11 +111,7 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
         "    while True:\n"
         "        sys.stderr.write('x' * 1000 + '\\n')\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
-        try:
-            assert hanging.wait(timeout=PATIENCE_S) == Stalled.exit_code
-        finally:
-            hanging.kill()
+    assert Stalled.exit_code == exit_code_with_a_full_pipe(script)
 
 
 LOOKED_AT = (
@@ -123,8 +135,7 @@ HOLDS_THE_LOCK = (
 @pytest.mark.slow
 def test_it_ends_a_process_whose_c_code_holds_the_interpreters_lock() -> None:
     """No thread of Python's can run, so a timer in C ends the process, with code 1 and the stack of the guilty call."""
-    command = [sys.executable, "-c", LOOKED_AT + HOLDS_THE_LOCK]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=_ROOT)
+    ended = ran(LOOKED_AT + HOLDS_THE_LOCK)
     assert 1 == ended.returncode
     assert ended.stderr.startswith("Timeout (0:00:0")
     assert 'File "<string>", line 11 in <module>' in ended.stderr
@@ -142,11 +153,7 @@ def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
         "    os.set_blocking(2, True)\n"
         f"{HOLDS_THE_LOCK}"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
-        try:
-            assert 1 == hanging.wait(timeout=PATIENCE_S)
-        finally:
-            hanging.kill()
+    assert 1 == exit_code_with_a_full_pipe(script)
 
 
 @pytest.mark.slow
@@ -160,11 +167,9 @@ def test_it_ends_an_interpreter_that_does_not_end() -> None:
         "with watchdog.Watchdog(timer=watchdog.ProcessTimer()):\n"
         "    pass\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=PATIENCE_S, check=False, cwd=_ROOT
-    )
+    ended = ran(script)
     assert 1 == ended.returncode
-    assert b"Timeout (0:00:00.5" in ended.stderr
+    assert "Timeout (0:00:00.5" in ended.stderr
 
 
 def test_the_timer_leaves_a_process_alone_whose_watchdog_looks() -> None:
@@ -193,6 +198,3 @@ class Timer(ProcessTimer):
     def until(self, holds: Callable[[float], bool]) -> None:
         """Wait until it is set to such a limit."""
         wait_until(lambda: holds(self.limit_s), PATIENCE_S, "the timer is set to such a limit", 0.001)
-
-
-_ROOT = __file__.rpartition("/tests/")[0]
