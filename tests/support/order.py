@@ -27,7 +27,6 @@ LONGEST_FIRST = (
     "kafka/test_processes.py",
     "kafka/test_silent_partition.py",
     "verify/test_verify_command.py",
-    "scripts/kafka/test_cluster.py",
     "pipeline/test_several_tasks.py",
     "scripts/kafka/test_service.py",
     "scripts/chaos/test_check.py",

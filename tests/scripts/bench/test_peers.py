@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Producer
@@ -74,29 +73,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def windows() -> Windows:
     """Short windows, so that a short text has several."""
     return Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)
-
-
-def test_windows_overlap_and_every_token_counts_once(windows: Windows) -> None:
-    """The decided parts of neighbouring windows follow one another without a gap, to the last token."""
-    text = " ".join(f"word{number}" for number in range(40))
-    (parts,) = windows.of([text])
-    whole = Windows(MINILM_FOLDER, LABELS, window_tokens=512, overlap_tokens=4).of([text])[0]
-    owned = [
-        offset for index, part in enumerate(parts) for offset in part.offsets[windows.owned(part, index, len(parts))]
-    ]
-    assert len(parts) > 5
-    assert [whole[0].offsets[1:-1], 1] == [owned, len(whole)]
-    assert {"tokens": len(owned), "windows": len(parts), "truncated": False} == windows.coverage(parts)
-
-
-def test_spans_are_put_together_across_windows(windows: Windows) -> None:
-    """An entity across the boundary of two windows is found as one."""
-    text = "one two three four five six seven eight nine ten eleven twelve thirteen"
-    (parts,) = windows.of([text])
-    labels = [np.array([3 if token == "seven" else 4 * (token == "eight") for token in part.tokens]) for part in parts]
-    (span,) = windows.spans(parts, labels, [np.full(len(part.ids), 0.5) for part in parts])
-    assert ("seven eight", "ORG", 0.5) == (text[span.start : span.end], span.label, span.score)
-    assert len(parts) > 1
 
 
 def test_a_record_has_our_fields_and_offsets_count_in_their_own_field() -> None:
@@ -175,12 +151,6 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
     for records in ([one], [one, one], [one, two, two]):
         with pytest.raises(Incomplete):
             check_records(records, ["a", "b"])
-
-
-def test_the_mixed_block_has_the_shares_of_the_mix() -> None:
-    """The block has 12 headlines, 6 news articles and 2 long reads."""
-    bodies = [len(orjson.loads(value)["body"]) for value in articles("mixed", 20, seed=SEED)]
-    assert (12, 2) == (sum(chars <= 220 for chars in bodies), sum(chars > 12_000 for chars in bodies))
 
 
 def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""`scripts/kafka`, as a developer uses it."""
+"""`scripts/kafka`, as a developer uses it; its nodes serve, survive faults, and leave nothing behind."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,21 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.patience import PATIENCE_S
 
+from tools import SCRIPTS, ports
+from tools.kafka import Cluster, ClusterError
 from tools.kafka.__main__ import main
+from tools.kafka.java import ClassArchive
 from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
-from tools.waiting import suspend
+from tools.waiting import suspend, wait_until
 
 pytestmark = pytest.mark.broker
 
-
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
 
 
@@ -131,3 +134,60 @@ def test_taken_port_is_refused_before_anything_starts(kafka: Script, tmp_path: P
     assert refused.code == 1
     assert f"port {port} is taken" in refused.err
     assert list(processes_of(tmp_path.resolve())) == []
+
+
+PARENT = "from tools.kafka import Cluster; Cluster().start(); input()"
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.long)])
+def test_cluster_dies_with_a_killed_parent(name: str, tmp_path: Path) -> None:
+    """However the parent ends, and be it while they start, its nodes and their folder are gone soon afterwards."""
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", PARENT], env=environment) as parent:
+        assert wait_until(lambda: any(processes_of(tmp_path)), PATIENCE_S)
+        parent.send_signal(getattr(signal, name))
+    assert wait_until(lambda: not any(tmp_path.iterdir()), PATIENCE_S)
+    assert list(processes_of(tmp_path)) == []
+
+
+def test_node_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    """A rejected setting raises an error with the end of Kafka's log."""
+    cluster = Cluster(properties={"num.network.threads": "none"})
+    with pytest.raises(ClusterError, match=r"num\.network\.threads"):
+        cluster.start()
+    assert not cluster.nodes[0].folder.exists()
+
+
+@pytest.mark.long
+def test_a_broker_records_its_classes_and_others_start_with_them(tmp_path: Path) -> None:
+    """The next one uses them; an archive that is damaged costs only the time that it would have saved."""
+    with Cluster(archive=ClassArchive(tmp_path, records=True)) as cluster:
+        cluster.nodes[0].stop(300)
+    archive = ClassArchive(tmp_path)
+    assert archive.path.stat().st_size > 10_000_000
+    with Cluster(archive=archive) as cluster:
+        assert f"-XX:AOTCache={archive.path}" in psutil.Process(cluster.nodes[0].pid).cmdline()
+    archive.path.write_bytes(archive.path.read_bytes()[:1_000_000])
+    with Cluster(archive=archive) as cluster:
+        cluster.warm_up()
+
+
+ASKS = "from tools import ports; ports._PORTS = range({first}, {first} + 40); print(*ports.free_ports(40))"
+
+
+def test_no_two_processes_are_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the choice and the start of a server, nobody listens yet, and another test process may look for ports."""
+    [first] = ports.free_ports(1)
+    monkeypatch.setattr(ports, "_PORTS", range(first, first + 40))
+    mine = ports.free_ports(20)
+    code = ASKS.format(first=first)
+    asked = subprocess.run([sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True)
+    theirs = [int(port) for port in asked.stdout.split()]
+    assert theirs
+    assert set() == {first, *mine} & set(theirs)
+
+
+def test_a_port_on_which_somebody_listens_is_not_free() -> None:
+    """Ports that were claimed by nobody may be taken all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not ports.is_free(server.getsockname()[1])

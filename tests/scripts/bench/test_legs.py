@@ -1,0 +1,191 @@
+"""The legs `limit` and `latency`, repetitions in turns, and the soak's judgement: figures made from what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from itertools import chain, pairwise, repeat
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from enricher.worker.inference.device.hardware import available_cores
+from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from tools.bench.legs.latency import NAIVE, OURS, WARM_UP_S, Measured, Point, Repeated, Traffic, outcome
+from tools.bench.legs.limit import Case, Result, ThreadTime, _batches
+from tools.bench.load import poisson
+from tools.bench.machine import Load
+from tools.bench.repeating import AGAIN, Run, Spread, interleave, others, p99, percentile, rates, ratios
+from tools.bench.watching import Call, Moment, WatchedCounters, Work
+from tools.soak import growth, is_flat
+
+
+def window(length: int) -> Window:
+    """A window of this length, of an empty record."""
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
+
+
+def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:
+    """Two threads for 10 s: one works from 1 to 9 with a gap of 2; the other from 0 to 10."""
+    calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
+    times = ThreadTime.of(calls, 2, 10.0)
+    assert ThreadTime(running=16.0, between=2.0, start_and_end=2.0) == times
+
+
+def test_a_bare_batch_is_as_full_as_its_longest_window_allows() -> None:
+    """Batches hold neighbours in length; a window longer than a batch goes alone; no window is lost."""
+    windows = [window(length) for length in (600, 128, 128, 100, 100, 20)]
+    batches = _batches(windows, 512)
+    assert [[600], [128, 128, 100, 100], [20]] == [[each.length_tokens for each in b.windows] for b in batches]
+
+
+def test_broker_and_start_and_end_are_counted_apart() -> None:
+    """A worker at 0.9 of the bare rate uses all that is left if the broker takes a tenth of the cores."""
+    cores = available_cores()
+    counters = WatchedCounters(tuple)
+    counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
+    work = Work(counters, (), (), Load(10.0, 0.0, 0.0))
+    always = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)
+    mostly = ThreadTime(running=18.0, between=1.0, start_and_end=1.0)
+    bare = Run(20.0, work.load, {"threads": always})
+    worker = Run(18.0, work.load, {"threads": mostly, "work": work})
+    result = Result(Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
+    assert result.efficiency().median == pytest.approx(0.9)
+    assert result.efficiency(without_broker=True).median == pytest.approx(1.0)
+    assert result.efficiency(without_ends=True).median == pytest.approx(0.9 / 0.95), (
+        "a thread in 20 was idle at the ends"
+    )
+
+
+def test_disturbed_runs_prove_nothing() -> None:
+    """A claim cannot hold on disturbed runs, however good its figure is."""
+    counters = WatchedCounters(tuple)
+    counters.ended = Moment(10.0, 0.0, 0.0, 0.0)
+    quiet, noisy = Load(10.0, 0.0, 0.0), Load(10.0, 0.0, 1.0)
+    model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
+    case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
+    times = ThreadTime(running=20.0, between=0.0, start_and_end=0.0)
+    worker = Run(20.0, quiet, {"threads": times, "work": Work(counters, (), (), quiet)})
+    undisturbed, disturbed = (Run(20.0, load, {"threads": times}) for load in (quiet, noisy))
+    assert Result(case, [undisturbed], [worker]).claim().held
+    assert not Result(case, [disturbed], [worker]).claim().held
+    assert "disturbed" in Result(case, [disturbed], [worker]).claim().text
+
+
+def _repeated(load: float, articles: int, who: str = OURS) -> Repeated:
+    """One run of ten seconds, in which each article took 10 ms."""
+    run = Measured(
+        latencies_ms=[10.0] * articles,
+        articles=articles,
+        seconds=10.0,
+        visible_per_s=9.0,
+        transactions=20,
+        worker_cpu_s=2.0,
+        broker_cpu_s=1.0,
+        others_cores=0.0,
+        publisher_late_p99_ms=0.2,
+    )
+    return Repeated(Point("headlines", load, who), [run])
+
+
+def test_arrivals_are_in_order_at_the_rate_and_the_same_for_the_same_seed() -> None:
+    """10,000 are expected, give or take 100 (one standard deviation): five of those would be a bug."""
+    times = poisson(100, 100, seed=0)
+    assert 0 < times[0] <= times[-1] < 100
+    assert times == sorted(times)
+    assert 10_000 == pytest.approx(len(times), abs=500)
+    assert times == poisson(100, 100, seed=0) != poisson(100, 100, seed=2)
+
+
+def test_pauses_between_arrivals_vary_as_those_of_independent_publishers() -> None:
+    """Exponential: the standard deviation equals the mean. Even pauses would have none, and would flatter the latency."""
+    pauses = [late - early for early, late in pairwise(poisson(100, 100, seed=3))]
+    assert statistics.mean(pauses) == pytest.approx(statistics.pstdev(pauses), rel=0.1)
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    """Percentiles use the nearest rank; with few values the 99th would only be the maximum, so there is none."""
+    values = [float(number) for number in range(100, 0, -1)]
+    assert (1, 50, 90, 99, 100) == tuple(percentile(values, share) for share in (0, 0.5, 0.9, 0.99, 1))
+    assert p99([1.0] * 99) is None
+    assert 2.0 == p99([1.0] * 98 + [2.0, 2.0])
+
+
+@pytest.mark.parametrize("rate_per_s", [0.001, 20.0])
+def test_the_first_seconds_of_a_run_do_not_count(rate_per_s: float) -> None:
+    """What counts begins with the first article after them, and there is always one."""
+    traffic = Traffic.at("headlines", rate_per_s, 3.0, seed=1)
+    assert traffic.due_s[traffic.first_counted] >= WARM_UP_S
+    assert all(due_s < WARM_UP_S for due_s in traffic.due_s[: traffic.first_counted])
+    assert len(traffic.values) == len(traffic.due_s)
+
+
+def test_p99_is_shown_only_where_there_is_one() -> None:
+    """Where there are enough articles; the naive loop is in the table alone."""
+    points = [_repeated(0.1, 10), _repeated(0.5, 100), _repeated(0.1, 100, NAIVE)]
+    found = outcome({"headlines": 100.0}, points)
+    [table], [plot] = found.tables, found.plots
+    p99_ms = [*table.columns].index("p99, ms")
+    assert ["-", "10", "10"] == [row[p99_ms] for row in table.rows]
+    assert [("headlines, p50", [10.0, 50.0]), ("headlines, p99", [50.0])] == [
+        (series.name, list(series.x)) for series in plot.series
+    ]
+
+
+def run(rate: float, others_cores: float = 0.0) -> Run:
+    """A run of one second."""
+    return Run(rate, Load(1.0, 0.0, others_cores))
+
+
+def giving(*runs: Run) -> Callable[[], Run]:
+    """A contender that returns these runs, the last one forever."""
+    each = chain(runs, repeat(runs[-1]))
+    return lambda: next(each)
+
+
+def test_contenders_take_turns() -> None:
+    """Contenders alternate, so background load affects all of them."""
+    order: list[str] = []
+
+    def contender(name: str) -> Callable[[], Run]:
+        def contend() -> Run:
+            order.append(name)
+            return run(1.0)
+
+        return contend
+
+    interleave({"a": contender("a"), "b": contender("b")}, 3, lambda _: None)
+    assert order == ["a", "b"] * 3
+
+
+def test_a_disturbed_run_is_done_again_and_the_quietest_counts() -> None:
+    """A disturbed run is repeated within a bound; then the quietest counts, and is marked."""
+    runs = interleave({"a": giving(run(1.0, 0.9), run(2.0, 0.5), run(3.0))}, 2, lambda _: None)["a"]
+    assert [each.rate for each in runs] == [3.0, 3.0]
+    noisy = [run(float(number), 1.0 - number / 10) for number in range(AGAIN + 2)]
+    (kept, _) = interleave({"a": giving(*noisy)}, 2, lambda _: None)["a"]
+    assert kept.rate == AGAIN
+    assert kept.disturbed
+
+
+def test_ratios_are_taken_repetition_by_repetition() -> None:
+    """Ratios compare runs of the same repetition, so a slow phase of the machine cancels out."""
+    fast, slow = [run(4.0), run(2.0), run(8.0)], [run(2.0), run(1.0), run(2.0)]
+    assert Spread(2.0, 2.0, 4.0) == ratios(fast, slow)
+    assert Spread(4.0, 2.0, 8.0) == rates(fast)
+    assert others([run(1.0, 0.1), run(1.0, 0.2)]) == 0.2
+
+
+@pytest.mark.parametrize("sizes", [[100, 130, 90] * 20, [*[100] * 99, 500]], ids=["up and down", "one high sample"])
+def test_memory_that_does_not_stay_higher_is_flat(sizes: list[float]) -> None:
+    """Buffers come and go; medians are compared."""
+    assert is_flat(sizes)
+
+
+def test_a_leak_is_found() -> None:
+    """Negative control: growth of a thousandth per sample is detected."""
+    sizes = [1_000.0 + index for index in range(100)]
+    assert not is_flat(sizes)
+    assert 1_090 < growth(sizes)[1] < 1_100
