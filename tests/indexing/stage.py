@@ -66,12 +66,7 @@ class Publishers:
             self.wanted[before.key] = again
         return again
 
-    def story(self, count: int, keys: int, seed: int = 7) -> list[Written]:
-        """So many records, a tenth of them tombstones, of so many keys."""
-        chosen = random.Random(seed)
-        return [self._next(f"key-{chosen.randrange(keys)}", number, chosen) for number in range(count)]
-
-    def whole_story(self, keys: int, seed: int = 7) -> list[Written]:
+    def story(self, keys: int, seed: int = 7) -> list[Written]:
         """Articles of so many keys, 40 % of the records; 30 % updates, 10 % tombstones, 20 % earlier outputs once more."""
         chosen, part = random.Random(seed), keys // 4
         kinds = ["article"] * (keys - 1) + ["update"] * 3 * part + ["tombstone"] * part + ["again"] * 2 * part
@@ -88,9 +83,6 @@ class Publishers:
     def more(self, count: int) -> list[Written]:
         """Updates of the first keys."""
         return [self.write(f"key-{number}", article(f"key-{number}", 10**6 + number)) for number in range(count)]
-
-    def _next(self, key: str, number: int, chosen: random.Random) -> Written:
-        return self.write(key, None if chosen.random() < 0.1 else article(key, number))
 
     def expected(self) -> dict[str, int]:
         """Id and version of each document that the index must hold."""

@@ -39,7 +39,7 @@ def run_to_the_end(stage: Stage, *arguments: str, **settings: str) -> int:
 def test_the_newest_version_of_every_key_is_what_the_index_holds(stage: Stage, search: SearchServer) -> None:
     """Through refusals of whole requests, connections cut before and after, and requests that are too large."""
     publishers = Publishers()
-    stage.publish(publishers.story(1_500, 400))
+    stage.publish(publishers.story(240))
     search.max_bytes = 30_000
     search.behaviours.extend([refuse(429), cut_after, cut_before, refuse(503), refuse(500), cut_after])
     assert 0 == run_to_the_end(stage)
@@ -53,7 +53,7 @@ def test_the_newest_version_of_every_key_is_what_the_index_holds(stage: Stage, s
 def test_busy_documents_are_sent_again_alone(stage: Stage, search: SearchServer) -> None:
     """The others of their requests are done."""
     publishers, busy = Publishers(), set[str]()
-    stage.publish(publishers.story(300, 300))
+    stage.publish(publishers.story(120))
 
     def busy_once(key: str, _body: object) -> tuple[int, str, str] | None:
         if key.endswith("7") and key not in busy:
@@ -69,7 +69,7 @@ def test_busy_documents_are_sent_again_alone(stage: Stage, search: SearchServer)
 
 def test_an_index_that_takes_nothing_ends_the_indexer_with_a_message(stage: Stage, search: SearchServer) -> None:
     """At the bound, with exit code 6, and nothing is committed."""
-    stage.publish(Publishers().story(10, 10))
+    stage.publish(Publishers().story(4))
     search.item_error = lambda _key, _body: (503, "unavailable_shards_exception", "primary shard is not active")
     assert 6 == run_to_the_end(stage, index__give_up_s="1")
     assert stage.lag() == 10
@@ -77,7 +77,7 @@ def test_an_index_that_takes_nothing_ends_the_indexer_with_a_message(stage: Stag
 
 def test_too_many_refusals_in_a_row_end_the_indexer_before_dead_letters(stage: Stage, search: SearchServer) -> None:
     """A missing template must not empty the topic into the dead letters."""
-    stage.publish(Publishers().story(50, 50))
+    stage.publish(Publishers().story(20))
     search.item_error = lambda _key, _body: (400, "document_parsing_exception", "any")
     for _ in range(2):
         assert 12 == run_to_the_end(stage, dead_letters__max_in_a_row="20", index__max_batch_documents="8")
@@ -124,7 +124,7 @@ def test_a_topic_that_was_made_again_is_noticed(stage: Stage, search: SearchServ
 def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search: SearchServer) -> None:
     """It lacks all that the group has committed. The same holds for another index under the same group."""
     publishers = Publishers()
-    stage.publish(publishers.story(60, 30))
+    stage.publish(publishers.story(24))
     assert 0 == run_to_the_end(stage)
     search.documents.clear()
     search.exists, search.mapping = False, {}
@@ -139,7 +139,7 @@ def test_an_index_that_was_made_again_gets_everything_again(stage: Stage, search
 def test_an_index_that_is_deleted_at_the_end_is_filled_again(stage: Stage, search: SearchServer) -> None:
     """The indexer has caught up before it would look at the index again, and must not end with 0 then."""
     publishers, deleted = Publishers(), list[str]()
-    stage.publish(publishers.story(300, 100))
+    stage.publish(publishers.story(120))
 
     def delete_once(key: str, _body: object) -> None:
         if not deleted and len(search.documents) > 50:
@@ -156,7 +156,7 @@ def test_an_index_that_is_deleted_at_the_end_is_filled_again(stage: Stage, searc
 def test_an_index_that_is_deleted_meanwhile_is_noticed(stage: Stage, search: SearchServer) -> None:
     """The next bulk request makes it again, without anything that was there."""
     publishers = Publishers()
-    stage.publish(publishers.story(60, 30))
+    stage.publish(publishers.story(24))
     with stage.indexer(odd="hasty"):
         stage.wait_until_indexed()
         search.documents.clear()
@@ -231,7 +231,7 @@ def test_without_versions_a_late_request_does_harm(
 def test_offsets_are_committed_behind_the_answer(stage: Stage, search: SearchServer, odd: str) -> None:
     """An indexer that commits before loses what it had in hand when it was killed: the negative control."""
     publishers, kept = Publishers(), Late()
-    stage.publish(publishers.story(60, 60))
+    stage.publish(publishers.story(40))
     hold(search, kept)
     with stage.indexer(odd=odd) as indexer:
         wait_until(lambda: bool(kept), PATIENCE_S, "a request is on its way")
@@ -248,7 +248,7 @@ def test_an_indexer_that_waits_for_the_index_ends_when_it_is_asked(
     stage: Stage, search: SearchServer, behaviour: Behaviour
 ) -> None:
     """At once, and without a commit."""
-    stage.publish(Publishers().story(10, 10))
+    stage.publish(Publishers().story(4))
     search.behaviours.extend([behaviour] * 1_000)
     with stage.indexer(index__retry_max_s="30") as indexer:
         wait_until(lambda: len(search.sizes) > 2, PATIENCE_S, "it tries again")

@@ -54,6 +54,8 @@ def test_the_newest_version_wins(search: SearchServer, index: SearchIndex) -> No
     statuses = [item["status"] for each in reply.body["items"] for item in each.values()]
     assert [201, 409] == statuses
     assert {"a": (7, {"id": "a"})} == search.found
+    index.refresh()
+    assert [("a", 7)] == list(index.versions())
 
 
 def test_meta_survives(search: SearchServer, index: SearchIndex) -> None:
@@ -65,13 +67,6 @@ def test_meta_survives(search: SearchServer, index: SearchIndex) -> None:
     assert {"x": 1, "enricher": {"epoch": 0}} == index.meta()
     index.put_template("articles", {"index_patterns": ["articles*"]})
     assert {"articles": {"index_patterns": ["articles*"]}} == search.templates
-
-
-def test_versions_are_read(index: SearchIndex) -> None:
-    """Of every document that is there."""
-    index.bulk(INDEX_LINES)
-    index.refresh()
-    assert [("a", 7)] == list(index.versions())
 
 
 def test_half_of_the_versions_is_none(search: SearchServer, index: SearchIndex) -> None:
@@ -116,33 +111,20 @@ def test_the_status_of_a_bulk_request_is_for_the_caller(search: SearchServer, in
     ("settings", "expected"),
     [
         ({"username": "u", "password": "p"}, "Basic dTpw"),
+        ({"username": "u", "password_file": "secret"}, "Basic dTpw"),
         ({"api_key": "a2V5"}, "ApiKey a2V5"),
+        ({"api_key_file": "secret"}, "ApiKey p"),
     ],
 )
 def test_credentials_are_sent(search: SearchServer, settings: dict[str, str], expected: str) -> None:
-    """And a server that knows others refuses, for good."""
+    """Those in files too, which Kubernetes mounts with a line end. A server that knows others refuses, for good."""
+    Path("secret").write_text("p\n", "utf-8")
     search.authorization = expected
     with closing(opened(search, **settings)):
         pass
     search.authorization = "another"
     with pytest.raises(BrokerError, match=r"index\.username"):
         opened(search, **settings)
-
-
-def test_secrets_come_from_files(search: SearchServer, tmp_path: Path) -> None:
-    """As Kubernetes mounts them, with a line end."""
-    (tmp_path / "password").write_text("p\n")
-    search.authorization = "Basic dTpw"
-    opened(search, username="u", password_file=tmp_path / "password").close()
-    (tmp_path / "key").write_text("a2V5\n")
-    search.authorization = "ApiKey a2V5"
-    opened(search, api_key_file=tmp_path / "key").close()
-
-
-def test_a_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    """With its setting."""
-    with pytest.raises(SettingsError, match=r"index\.api_key_file.*gone"):
-        open_index(IndexSettings(url="http://127.0.0.1:1", api_key_file=tmp_path / "gone"))
 
 
 def test_certificates_are_checked(tmp_path: Path) -> None:
@@ -188,11 +170,13 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str
     assert "secret" not in str(refusal.value)
 
 
-def test_a_url_without_a_host_is_refused() -> None:
-    """And one without any."""
+def test_a_url_without_a_host_and_a_secret_without_a_file_are_refused() -> None:
+    """With the name of the setting."""
     for url in ("", "http://", "http://x:99999", "http://x?y"):
         with pytest.raises(SettingsError, match=r"index\.url"):
             open_index(IndexSettings(url=url))
+    with pytest.raises(SettingsError, match=r"index\.api_key_file.*gone"):
+        open_index(IndexSettings(url="http://127.0.0.1:1", api_key_file=Path("gone")))
 
 
 def _server_side(authority: trustme.CA) -> ssl.SSLContext:

@@ -60,7 +60,7 @@ class Run:
     def outcome(self) -> Publishers:
         """Run it all; returns what the publishers wanted."""
         publishers, late = Publishers(), Late()
-        story = publishers.whole_story(self.scale.keys)
+        story = publishers.story(self.scale.keys)
         size = len(story) // self.scale.kills
         with self._indexer("behind", index__max_batch_documents="50") as behind:
             for part in range(self.scale.kills):
