@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.properties import any_text
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import MAX_CHARS, MAX_ID_CHARS
+from enricher.worker.articles import MAX_CHARS
 from enricher.worker.records import Article
 from tools.worker_parts import decode_article
 
@@ -62,19 +62,6 @@ def test_the_length_of_paragraphs_is_checked_before_they_are_joined() -> None:
     expected = "body has 1003 characters when it is joined, at most 1000 are allowed"
     assert expected == refusal(article(title="", body=["x"] * 335))
     assert "when it is joined" in refusal(article(body=[""] * 300_000))
-
-
-@pytest.mark.parametrize("document", [b"[]", b"null", b"1", b'"text"', b"true"])
-def test_value_must_be_an_object(document: bytes) -> None:
-    """JSON that is not an object is not an article."""
-    assert refusal(document) == "value is not a JSON object"
-
-
-def test_id_has_bounds() -> None:
-    """An id has 1 to 512 characters; the message tells how many there were, not which."""
-    assert len(decode(article(id="x" * MAX_ID_CHARS)).id) == MAX_ID_CHARS
-    assert refusal(article(id="")) == "id is empty"
-    assert refusal(article(id=CANARY.ljust(MAX_ID_CHARS + 1))) == "id has 513 characters, at most 512 are allowed"
 
 
 @pytest.mark.parametrize(("name", "most"), MAX_CHARS.items())

@@ -110,14 +110,6 @@ def test_tombstone_and_dead_letter_are_no_events_of_ours(raw: RawRecord) -> None
     assert not any(name.startswith("ce_") for name, _ in letter.headers[3:])
 
 
-def test_tombstone_with_a_huge_key_becomes_a_dead_letter(raw: RawRecord) -> None:
-    """A key alone can be too large for the output topic."""
-    huge = replace(raw, key=b"k" * 9000, value=None)
-    message = encoder(max_record_bytes=MIN_MESSAGE_BYTES).outgoing(finished(huge, Tombstone()))
-    assert ("dead_letter", huge.key, None) == (message.kind, message.key, message.value)
-    assert "enricher.dlq.value.omitted_bytes" not in ours(message.headers), "a null value is not left out"
-
-
 @pytest.mark.parametrize(
     ("large", "omitted"),
     [
@@ -237,7 +229,7 @@ def test_every_message_fits_its_topic(
     raw = RawRecord(Partition("t" * topic, 10**5), 2**43 - 1, key, value, tuple(headers), topic_id="i" * 22)
     article = Article("i" * 512, "", "b", document=document)
     record = plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False))
-    for outcome in (letter, record):
+    for outcome in (letter, record, Tombstone()):
         bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit, events=events)
         message = bounded.outgoing(finished(raw, outcome))
         assert message.size_bytes <= limit

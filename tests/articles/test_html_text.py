@@ -140,15 +140,6 @@ def test_a_reference_of_two_characters_is_mapped_as_a_whole() -> None:
     assert (2, 4) == source_map.text_range(2, 9)
 
 
-def test_each_block_is_a_document_of_its_own() -> None:
-    """What one leaves open ends with it, and positions count in the joined blocks."""
-    blocks, separator = ["<p>One <pre>", "two  <!-- ", "", "three <script>", "Par<b>is"], " | "
-    text, source_map = read_html(blocks, separator)
-    assert "One\n\ntwo\n\nthree\n\nParis" == text
-    start, end = source_map.source_range(text.index("Paris"), len(text))
-    assert "Par<b>is" == separator.join(blocks)[start:end]
-
-
 def test_a_range_of_another_source_is_answered_too() -> None:
     """A range that this source never gave is answered with some of its text, and raises nothing."""
     for blocks in ([], ["<p>"], ["<p>a&amp;b"]):

@@ -46,14 +46,6 @@ def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionL
     return ledger
 
 
-def test_the_record_id_is_that_of_the_contract() -> None:
-    """It is implemented twice on purpose; both must agree, with and without a topic id."""
-    for topic_id in (None, TOPIC_ID):
-        raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=topic_id)
-        written = dict(record_headers(raw, version=VERSION, tombstone=True))["enricher.record.id"].decode()
-        assert written == record_id("articles", 3, 17, topic_id)
-
-
 COMPACTED = Doubts(missing_outputs="compacted", missing_inputs="compacted")
 
 
@@ -359,14 +351,15 @@ def test_a_sample_is_as_large_as_asked_for() -> None:
     assert chosen_of(5, 20) is None
 
 
-def test_the_version_that_workers_write_is_read() -> None:
-    """Records of workers before there were versions have none."""
-    written = dict(record_headers(RawRecord(Partition("articles", 3), 17, None, None), version=VERSION, tombstone=True))
-    found = source_of_record(written, tombstone=True)
-    assert found is not None
-    assert found.version == VERSION
+@pytest.mark.parametrize("topic_id", [None, TOPIC_ID])
+def test_headers_that_workers_write_are_read(topic_id: str | None) -> None:
+    """The record's id and version are implemented twice on purpose. Workers before there were versions write none."""
+    raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=topic_id)
+    written = dict(record_headers(raw, version=VERSION, tombstone=True))
+    expected = Source("articles", 3, 17, topic_id, record_id("articles", 3, 17, topic_id), VERSION)
+    assert expected == source_of_record(written, tombstone=True)
     del written["enricher.version"]
-    assert replace(found, version=None) == source_of_record(written, tombstone=True)
+    assert replace(expected, version=None) == source_of_record(written, tombstone=True)
 
 
 def test_a_version_belongs_to_one_offset() -> None:
