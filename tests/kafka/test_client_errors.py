@@ -167,8 +167,3 @@ def test_a_refused_certificate_is_explained(config: KafkaConfig, alert: str) -> 
     error = our_error(KafkaError(KafkaError._TIMED_OUT), "asking", client_errors)
     assert isinstance(error, TransactionTrouble)
     assert "ssl.certificate.location" in str(error)
-
-
-def test_a_transport_failure_without_a_reason_says_where_to_look(config: KafkaConfig) -> None:
-    """A client without TLS gets no reason from a listener with TLS."""
-    assert "security.protocol" in str(our_error(KafkaError(KafkaError._TRANSPORT), "asking", ClientErrors(config)))

@@ -12,19 +12,15 @@ from confluent_kafka import Producer
 from kafka.clients import (
     begin,
     config_for,
-    ends_for,
     finished,
     grow,
-    inputs,
     opened,
     records_of,
     release_of,
     sink_for,
 )
-from kafka.harness import publish, source_of
-from support.made_again import make_again
+from kafka.harness import source_of
 from support.operating import write
-from support.patience import retry
 from support.reading import read_all
 from support.topics import Topics
 
@@ -111,20 +107,6 @@ def test_no_output_is_placed_by_its_key(answers: Mapping[str, int], error: type[
     """After the request timeout it is trouble, or refused as at the start: order per key is not given up."""
     with pytest.raises(error, match=message):
         check(Brokers([answers]), 6)
-
-
-@pytest.mark.broker
-def test_an_output_topic_made_again_with_fewer_partitions_is_refused(topics: Topics) -> None:
-    """It writes nothing to other partitions, and its offsets stay, so a worker of better settings goes on there."""
-    config = config_for(topics, request_timeout_s=3)
-    publish(topics.bootstrap_servers, topics.input, inputs(100))
-    source, sink = ends_for(config)
-    records = records_of(source, 100)
-    make_again(topics.bootstrap_servers, topics.output, 2)
-    with pytest.raises(SettingsError, match=r"has 4 partitions.*entities 2"):
-        # At first the producer still knows the old topic.
-        retry(lambda: sink.publish(release_of(records)), TransactionTrouble, between=sink.recover)
-    assert [] == read_all(topics.bootstrap_servers, topics.output)
 
 
 @pytest.mark.broker

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
@@ -68,29 +68,23 @@ class Hurried:
         return lambda *_: None
 
 
-class OneRecord:
-    """Says that the batch at offset 2 holds one record."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def end(self, inside: int) -> int:
-        """The offset after the batch."""
-        return inside + 1
+def one_record(_finder: object, inside: int) -> int:
+    """The batch holds one record."""
+    return inside + 1
 
 
-class Silent(OneRecord):
-    """No broker says where the batch ends."""
+def nobody_says(_finder: object, inside: int) -> int:
+    """Raise the error of the worker's own recovery, which a command does not have."""
+    raise TransactionTrouble(f"no answer about {inside}")
 
-    def end(self, inside: int) -> int:
-        """The error of the worker's own recovery, which a command does not have."""
-        raise TransactionTrouble(f"no answer about {inside}")
+
+@contextmanager
+def reader_of(monkeypatch: pytest.MonkeyPatch, client: Hurried | None = None) -> Iterator[RangeReader]:
+    """A reader with this client."""
+    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+        if client:
+            monkeypatch.setattr(reader._reader, "consumer", client)
+        yield reader
 
 
 class Failing(Hurried):
@@ -103,26 +97,23 @@ class Failing(Hurried):
 
 def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client tries it twice a second, and the caller may take longer over one record."""
-    monkeypatch.setattr(ranges, "_BatchEndFinder", OneRecord)
+    monkeypatch.setattr(ranges._BatchEndFinder, "end", one_record)
     passed: list[tuple[int, range]] = []
-    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
-        monkeypatch.setattr(reader._reader, "consumer", Hurried())
+    with reader_of(monkeypatch, Hurried()) as reader:
         read = [
             each.offset() for each in reader.read("articles", {0: (0, 6)}, "reading", lambda *at: passed.append(at))
         ]
     assert (read, passed) == ([0, 1, 3, 4, 5], [(0, range(2, 3))])
 
 
-@pytest.mark.parametrize(("client", "finder"), [(Hurried, Silent), (Failing, OneRecord)])
+@pytest.mark.parametrize(("client", "finder"), [(Hurried, nobody_says), (Failing, one_record)])
 def test_errors_of_the_client_and_of_silent_brokers_are_broker_errors(
-    monkeypatch: pytest.MonkeyPatch, client: type[Hurried], finder: type[OneRecord]
+    monkeypatch: pytest.MonkeyPatch, client: type[Hurried], finder: Callable[[object, int], int]
 ) -> None:
     """A command ends with exit code 4 and a reason, not with a traceback."""
-    monkeypatch.setattr(ranges, "_BatchEndFinder", finder)
-    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
-        monkeypatch.setattr(reader._reader, "consumer", client())
-        with pytest.raises(BrokerError):
-            list(reader.read("articles", {0: (0, 6)}, "reading", lambda *_: None))
+    monkeypatch.setattr(ranges._BatchEndFinder, "end", finder)
+    with reader_of(monkeypatch, client()) as reader, pytest.raises(BrokerError):
+        list(reader.read("articles", {0: (0, 6)}, "reading", lambda *_: None))
 
 
 class Deaf(Hurried):
@@ -146,9 +137,9 @@ def test_a_client_that_falls_silent_is_replaced_by_one_that_goes_on(monkeypatch:
 
     connections = made(Deaf(), OnlyBehind(1), Deaf(), *(OnlyBehind(9) for _ in range(9)))
     monkeypatch.setattr(ranges, "lone_reader", lambda *_: next(connections))
-    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+    with reader_of(monkeypatch) as reader:
         assert [0, 1, 2] == [each.offset() for each in reader.read("articles", {0: (0, 3)}, "reading")]
-    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+    with reader_of(monkeypatch) as reader:
         with pytest.raises(BrokerError, match="nothing came"):
             list(reader.read("articles", {0: (0, 3)}, "reading"))
         assert {0: 3} == reader.left

@@ -9,7 +9,7 @@ from loop.world import INPUT, World
 
 from enricher.worker.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.worker.rules.offsets import OffsetTracker
-from enricher.worker.stats import Connection, Unstable, WorkerState
+from enricher.worker.stats import Connection, Unstable
 
 ZERO, ONE = Partition(INPUT, 0), Partition(INPUT, 1)
 
@@ -80,19 +80,6 @@ def test_unstable_offsets_are_shown_of_our_partitions(world: World, monkeypatch:
     connection = Connection(unstable={ZERO: Unstable(3, 60.0), ONE: Unstable(9, 90.0)})
     monkeypatch.setattr(process.source, "connection", lambda: connection)
     assert {ZERO: Unstable(3, 60.0)} == snapshots.read().unstable
-
-
-def test_states_follow_a_life(world: World) -> None:
-    """From joining to draining; a recovery is one of them."""
-    process = world.start()
-    snapshots = process.worker.snapshots
-    assert WorkerState.JOINING is snapshots.read().state
-    process.source.open(process.worker)
-    assert WorkerState.WORKING is snapshots.read().state
-    with snapshots.recovering():
-        assert WorkerState.RECOVERING is snapshots.read().state
-    process.worker.stop()
-    assert WorkerState.DRAINING is snapshots.read().state
 
 
 def test_in_a_recovery_the_oldest_gets_older(world: World) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import cycle
 
 import pytest
@@ -13,7 +12,7 @@ from loop.fake_model import killed_by_deadly
 from loop.fake_sink import DEAD_LETTERS, KILLED, Output
 from loop.faults import Crash, Fault, Faults, Mortal, no_fault
 from loop.test_worker_simulation import VALUES, Simulation
-from loop.world import INPUT, KILLER, LIMITS, LONG, RECOVERY, SHORT, Process, World
+from loop.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 from support.properties import seeds
 
 from enricher.errors import (
@@ -272,12 +271,6 @@ def test_the_judge_finds_a_rule_that_blames_too_soon(monkeypatch: pytest.MonkeyP
     assert any(wrong.startswith("wrong") for seed in range(40) for wrong in DeadlyWorlds(seed).run().found)
 
 
-def fail_late(world: World) -> None:
-    """No broker answers for longer than a recovery may take."""
-    world.clock.sleep(RECOVERY.timeout_s + 1)
-    raise TransactionTrouble("away")
-
-
 def ends(world: World, fault: Fault, error: type[EnricherError]) -> None:
     """A process that ends with this error."""
     process = world.start(fault=fault)
@@ -323,22 +316,6 @@ def test_a_silent_partition_is_no_death_of_the_other_partitions_records() -> Non
     assert {Mark()} == set(world.log.marks.values())
     ends(world, Faults("poll", Stalled("the model hangs"), 3), Stalled)
     assert Mark(1) == world.log.marks[FIRST]
-
-
-def test_three_outages_that_end_the_process_blame_no_record() -> None:
-    """No broker answers for so long that the attempt stays counted: the next process looks, and finds nothing."""
-    world = World(partitions=1)
-    world.put(*[SHORT] * 4)
-    for count in range(1, MAX_DEATHS + 1):
-        process = world.start(fault=Faults("produce", TransactionTrouble("cut off")))
-        process.sink.recover = partial(fail_late, world)  # type: ignore[method-assign]
-        with pytest.raises(RecoveryExhausted, match="away"):
-            process.worker.run()
-        process.source.expel()
-        assert world.log.marks[FIRST] == Mark(count)
-    assert lives_until_done(world) == 1
-    assert killed(world) == []
-    assert world.violations() == []
 
 
 def test_a_commit_that_arrived_is_not_taken_back_with_the_attempt() -> None:

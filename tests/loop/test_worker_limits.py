@@ -163,18 +163,6 @@ def test_other_partitions_are_done_while_long_articles_are_in_progress(seed: int
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_small")
-def test_long_articles_go_on_while_others_keep_the_queues_full() -> None:
-    """Articles that are let past do not starve them."""
-    world = World()
-    world.put(DENSE, partition=0)
-    world.put(*[SHORT] * 2_000, partition=1)
-    process = world.start().joined()
-    world.steps(process, until=lambda: len(world.outputs(partition=0)) == 1, at_most=100_000)
-    assert len(world.outputs(partition=1)) < 2_000
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("turns", [1, 3, 10, 30, 100, 300])
 def test_long_articles_survive_being_forgotten_at_any_time(turns: int) -> None:
     """Waiting, with the tokenizer, held or with the engine: who is expelled reads them again."""

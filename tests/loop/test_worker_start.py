@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import re
-
 import pytest
 from loop.fake_clock import FakeClock
 from loop.faults import Faults
-from loop.world import SHORT, World, unguarded
+from loop.world import World, unguarded
 
 from enricher.errors import BrokerError, EnricherError, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.worker.loop.ports import PartitionListener
@@ -70,15 +67,6 @@ def test_the_group_is_joined_once_a_producer_has_fenced_those_before_it() -> Non
     assert ["sink", "sink", "sink", "source"] == ends.asked
 
 
-def test_a_start_that_waits_says_so_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """At once, then every ten seconds, with the time and the bound."""
-    caplog.set_level(logging.INFO)
-    ends = Ends(clock := FakeClock(), *[AWAY] * 35)
-    assert recovery_of(ends, clock).connect(World(), NoPause())  # type: ignore[arg-type]
-    waited = [re.match(r"not connected after (\d+) of 100 s: nobody answers", line) for line in caplog.messages]
-    assert [1, 11, 21, 31] == [int(match[1]) for match in waited if match]
-
-
 def test_a_start_has_the_bound_of_a_recovery() -> None:
     """Beyond, the exit code is that of a broker that does not come back."""
     ends = Ends(clock := FakeClock(), *[AWAY] * 1_000)
@@ -103,13 +91,3 @@ def test_a_worker_that_is_stopped_before_it_connects_reads_nothing() -> None:
     process = World().start(fault=Faults("poll", AssertionError("it read")))
     process.worker.stop()
     process.worker.run(lambda: pytest.fail("it never was"))
-
-
-def test_connected_is_called_once_before_the_first_record_is_read() -> None:
-    """Health and a parent are told then."""
-    world, told = World(), []
-    process = world.start(until_caught_up=True)
-    world.put(SHORT)
-    process.worker.run(lambda: told.append(len(process.source.polls)))
-    assert [0] == told
-    assert world.done()

@@ -6,7 +6,6 @@ import pytest
 from loop.fake_clock import TICK_S
 from loop.fake_model import article_value
 from loop.fake_schemas import with_schema
-from loop.fake_sink import DEAD_LETTERS
 from loop.fake_tasks import FOUR_TASKS, VENOM, expected
 from loop.test_worker_simulation import SchemaSimulation, Simulation
 from loop.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, World
@@ -68,12 +67,6 @@ def run_all(*values: bytes | None) -> World:
     process = world.start().joined()
     world.steps(process, until=world.done, at_most=100_000)
     return world
-
-
-def test_a_window_on_which_some_heads_fail_costs_that_article_alone() -> None:
-    """It is a dead letter if one of these heads is for the article, and all heads answer for the others."""
-    world = run_all(SHORT, POISONED, SHORT, VENOMOUS, SHORT, GERMAN, VENOMOUS_FRENCH)
-    assert (5, 2) == (len(world.outputs()), len(world.outputs(DEAD_LETTERS)))
 
 
 def test_tasks_are_counted_when_they_are_committed() -> None:

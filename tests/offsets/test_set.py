@@ -83,7 +83,7 @@ def test_one_partition_is_set_beside_others(topics: Topics) -> None:
 
 
 def test_a_time_is_that_of_records_and_the_end_where_none_is_later(topics: Topics) -> None:
-    """A time that is to come would be a typing error; where a replay begins at one, tests/replay shows."""
+    """A time that is to come would be a typing error."""
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     found = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     set_at(topics, "2020-01-01")

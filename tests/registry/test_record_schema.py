@@ -43,13 +43,6 @@ def posted(registry: Registry) -> list[str]:
     return [path for _, method, path in registry.requests if method == "POST"]
 
 
-def test_a_registered_schema_has_the_id_of_the_registry(registry: Registry, tmp_path: Path) -> None:
-    """Nothing is registered."""
-    register_at(registry, 7)
-    assert 7 == of_records(registry, tmp_path).find_id()
-    assert ["/subjects/s"] == posted(registry)
-
-
 def test_while_the_registry_is_away_the_id_on_disk_counts(registry: Registry, tmp_path: Path) -> None:
     """A restarted worker goes on. An answer of the registry counts more than the disk."""
     register_at(registry, 42)

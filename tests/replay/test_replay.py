@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -110,33 +109,6 @@ def test_a_replay_that_is_stopped_says_so_and_goes_on(replay: Replay, tmp_path: 
     with replay.started() as process:
         assert 0 == process.wait(PATIENCE_S)
     replay.assert_holds(places)
-
-
-def test_a_replay_begins_where_its_group_was_set_beside_live_workers(replay: Replay) -> None:
-    """At a time: what came before is left out, and live workers go on."""
-    fill(replay.live, 20)
-    time_from = _now_after_a_tick()
-    wanted = fill(replay.live, 40, seed=2)
-    at = ("offsets", "set", replay.own.group, replay.live.input, "--at", time_from)
-    assert 0 == run(*at, env=replay.live.environment).exit_code
-    with worker(replay.live.environment, stub=True) as live:
-        with replay.started() as process:
-            assert 0 == process.wait(PATIENCE_S)
-        wait_until(
-            lambda: len(read_all(replay.live.bootstrap_servers, replay.live.output)) == 60, PATIENCE_S, "live records"
-        )
-        live.terminate()
-        assert 0 == live.wait(PATIENCE_S)
-    assert_exactly_once(read_all(replay.own.bootstrap_servers, replay.own.output), wanted)
-
-
-def _now_after_a_tick() -> str:
-    """A time between what was published before and what is published afterwards."""
-    began_ms = int(time.time() * 1000)
-    wait_until(lambda: int(time.time() * 1000) > began_ms + 1, PATIENCE_S, "the next millisecond", 0.001)
-    time_s = began_ms / 1000 + 0.001
-    wait_until(lambda: time.time() > time_s + 0.002, PATIENCE_S, "a later millisecond", 0.001)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_s))}.{int(time_s * 1000) % 1000:03d}Z"
 
 
 def test_a_replay_whose_offsets_are_gone_does_not_write_twice(replay: Replay, tmp_path: Path) -> None:

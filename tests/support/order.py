@@ -25,7 +25,7 @@ LONGEST_FIRST = (
     "kafka/test_hostile_sizes.py",
     "kafka/test_exactly_once.py",
     "kafka/test_processes.py",
-    "kafka/test_silent_partition.py",
+    "kafka/test_source.py",
     "verify/test_verify_command.py",
     "pipeline/test_several_tasks.py",
     "scripts/kafka/test_service.py",
