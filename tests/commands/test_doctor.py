@@ -197,20 +197,17 @@ def test_a_model_that_is_not_there_is_exit_code_3(topics: Topics) -> None:
 
 
 @pytest.mark.broker
-def test_a_missing_topic_fails_and_is_not_created(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The finding names it with advice, the other topics are looked at, and looking does not create it."""
-    missing = f"{topics.output}-missing"
+def test_a_missing_or_short_topic_fails_and_is_not_created(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding names it with advice, the other topics are looked at, and looking does not create it.
+
+    Too few output partitions are a wrong setting: the order per key would be lost between input and output.
+    """
+    missing, odd = f"{topics.output}-missing", f"{topics.output}-odd"
     for _ in range(2):
         found = findings(topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": missing}, monkeypatch)
         assert failed(found) == ["topics and rights"]
         assert f"there is no topic '{missing}': create it ('enricher topics create')" in found["topics and rights"].seen
         assert f"topic {topics.input}" in found
-
-
-@pytest.mark.broker
-def test_too_few_output_partitions_are_a_wrong_setting(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker would refuse to start: the order per key would be lost between input and output."""
-    odd = f"{topics.output}-odd"
     environment = topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": odd}
     assert run("topics", "create", "--partitions", "3", env=environment).exit_code == 0
     found = findings(environment, monkeypatch)

@@ -36,26 +36,25 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("eight_cores")
-@pytest.mark.parametrize(("count", "concurrency", "threads"), [(2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1)])
-def test_processes_divide_the_cores_among_them(count: int, concurrency: int, threads: int) -> None:
-    """Without this, each process would start as many threads as there are cores."""
+@pytest.mark.parametrize(
+    ("settings", "count", "concurrency", "threads"),
+    [
+        *(({}, *each) for each in ((2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1))),
+        ({"MODEL__CONCURRENCY": "5", "WORKER__TOKENIZER_THREADS": "3"}, 2, 5, 3),
+        ({"MODEL__DEVICE": "cuda:1"}, 2, None, 2),
+    ],
+)
+def test_processes_divide_the_cores_among_them(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], count: int, concurrency: int | None, threads: int
+) -> None:
+    """Without this, each process would start as many threads as there are cores. Instance names always differ.
+
+    Only defaults are divided, and on a GPU each process keeps the default concurrency.
+    """
+    monkeypatch.setattr(run_command, "resolve_device", lambda name: name.partition(":")[0])
+    for name, value in settings.items():
+        monkeypatch.setenv(f"ENRICHER_{name}", value)
     assert ("worker-7-1", concurrency, threads) == share_of(load_settings(), 1, count)
-
-
-@pytest.mark.usefixtures("eight_cores")
-def test_settings_that_are_set_are_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only defaults are divided; instance names always differ."""
-    monkeypatch.setenv("ENRICHER_MODEL__CONCURRENCY", "5")
-    monkeypatch.setenv("ENRICHER_WORKER__TOKENIZER_THREADS", "3")
-    assert ("worker-7-0", 5, 3) == share_of(load_settings(), 0, 2)
-
-
-@pytest.mark.usefixtures("eight_cores")
-def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU each process keeps the default concurrency."""
-    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
-    monkeypatch.setattr(run_command, "resolve_device", lambda _name: "cuda")
-    assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
 
 
 def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,23 +80,18 @@ def test_a_malformed_share_is_refused(text: str) -> None:
     assert Share(3, 4) == Share.parse(str(Share(3, 4)))
 
 
-@pytest.mark.parametrize("count", ["0", "65", "many"])
-def test_a_number_of_processes_out_of_range_is_refused(count: str) -> None:
-    """It is a usage error, before anything starts."""
-    assert run("run", "--processes", count).exit_code == 2
-
-
-def test_a_parent_reads_the_settings_before_it_starts_anything() -> None:
-    """A mistake is reported once, by the parent."""
-    result = run("run", "--processes", "2", env={"ENRICHER_MODEL__DEVICE": "gpu"})
-    assert isinstance(result.exception, SettingsError)
-
-
 def test_help_hides_the_option_of_the_children() -> None:
     """`--process` is internal."""
     result = run("run", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert "--processes" in result.stdout
     assert "--process " not in result.stdout
+
+
+@pytest.mark.parametrize("count", ["0", "65", "many", "2"])
+def test_a_parent_refuses_what_is_wrong_before_it_starts_anything(count: str) -> None:
+    """A number out of range is a mistake of usage; one in the settings is reported once, by the parent."""
+    result = run("run", "--processes", count, env={"ENRICHER_MODEL__DEVICE": "gpu"})
+    assert isinstance(result.exception, SettingsError) if count == "2" else 2 == result.exit_code
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

@@ -88,19 +88,17 @@ def test_the_trap_is_seen_and_the_advice_helps(fake: Registry) -> None:
     assert "registered: version 2" in done.stdout
 
 
-def test_register_needs_a_format_with_a_schema(fake: Registry) -> None:
-    """Plain JSON names no schema."""
-    done = register(fake, "json")
-    assert isinstance(done.exception, SettingsError)
-    assert "output.format" in str(done.exception)
-
-
-def test_a_subject_of_another_format_is_refused(fake: Registry) -> None:
-    """Nothing is registered under it."""
+@pytest.mark.parametrize(
+    ("output_format", "said"),
+    [("json", "output.format"), ("protobuf", "of type AVRO, and this one is PROTOBUF")],
+    ids=["plain JSON names no schema", "a subject of another format"],
+)
+def test_what_cannot_be_registered_is_refused(fake: Registry, output_format: str, said: str) -> None:
+    """Nothing is registered."""
     fake.add("entities-value", "AVRO", '"string"')
-    done = register(fake, "protobuf")
+    done = register(fake, output_format)
     assert isinstance(done.exception, SettingsError)
-    assert "of type AVRO, and this one is PROTOBUF" in str(done.exception)
+    assert said in str(done.exception)
     assert [] == fake.changes
 
 
