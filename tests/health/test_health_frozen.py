@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 
 import psutil
@@ -60,13 +59,9 @@ def test_a_frozen_process_is_seen_and_its_end_ends_all(topics: Topics, tmp_path:
 
 
 def test_a_worker_that_stands_still_answers_no_probe_and_ends_by_itself(topics: Topics, tmp_path: Path) -> None:
-    """While it is stopped, and while C code holds the interpreter's lock; then a timer in C ends it, with the stacks."""
+    """While C code holds the interpreter's lock; then a timer in C ends it, with the stacks."""
     with running(tmp_path, {**topics.environment, **QUICK}) as worker:
         until(lambda: worker.probes() == (200, 200, 200), "it is ready", START_S)
-        worker.process.suspend()
-        assert not answers(worker)
-        worker.process.send_signal(signal.SIGCONT)
-        until(lambda: worker.probes() == (200, 200, 200), "it answers again", START_S)
         worker.gate("holding").touch()
         publish(topics.bootstrap_servers, topics.input, articles(5))
         until(lambda: not answers(worker), "it answers no more", START_S)
