@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Mapping
 
 import pytest
-from commands.cli_runner import run, unused_names
+from commands.cli_runner import run
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 from support.operating import alter, commit, write
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
@@ -32,8 +22,6 @@ from enricher.operate.topics import Admin, ClusterView
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
-from tools.kafka import Cluster
-from tools.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 
@@ -239,53 +227,6 @@ def test_topics_that_do_not_suit_are_warnings_with_advice(topics: Topics, monkey
     assert f"topic {topics.output}" in failed(findings(topics.environment, monkeypatch))
 
 
-@pytest.fixture(scope="module")
-def strict_broker() -> Iterator[Cluster]:
-    """A broker with an authorizer; clients may do everything that no rule denies."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-        "super.users": "User:nobody",
-    }
-    with Cluster(nodes=1, properties=properties) as cluster:
-        yield cluster
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    ("resource", "operation", "check"),
-    [
-        ("input", "READ", "topics and rights"),
-        ("output", "WRITE", "topics and rights"),
-        ("dead_letters", "WRITE", "topics and rights"),
-        ("group", "READ", "topics and rights"),
-        ("transactional_id", "WRITE", "right: transactional id WRITE"),
-        ("output", "DESCRIBE_CONFIGS", None),
-    ],
-)
-def test_each_missing_right_is_named(
-    strict_broker: Cluster, monkeypatch: pytest.MonkeyPatch, resource: str, operation: str, check: str | None
-) -> None:
-    """Exactly the check of the denied right fails, and names it; DescribeConfigs is not needed."""
-    patience = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "60", "ENRICHER_WORKER__STALL_TIMEOUT_S": "120"}
-    environment = unused_names(strict_broker.bootstrap_servers) | patience
-    assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
-    roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
-    names = {role: environment[f"ENRICHER_KAFKA__{setting}"] for role, setting in roles.items()}
-    name = names.get(resource, f"{names['group']}/worker-0/doctor")
-    kinds = {"group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
-    kind = kinds.get(resource, ResourceType.TOPIC)
-    # Without any group, a new broker says nothing of groups.
-    commit(strict_broker.bootstrap_servers, names["group"], names["input"], {0: 0})
-    deny(strict_broker, kind, name, AclOperation[operation])
-    found = findings(environment, monkeypatch)
-    assert failed(found) == ([check] if check else [])
-    if check is None:
-        assert found[f"topic {names['output']}"].seen.endswith("its settings could not be read")
-    elif resource != "transactional_id":
-        assert found[check].seen.endswith(f"Needed: {operation} on the {kind.name.lower()} '{name}'")
-
-
 def test_the_exit_code_is_that_of_the_worst_side() -> None:
     """Settings come before the broker, the broker before the model; warnings alone give 0."""
     broker, model = (Reporter(side).fail("x", "", "") for side in ("broker", "model"))
@@ -294,28 +235,3 @@ def test_the_exit_code_is_that_of_the_worst_side() -> None:
     assert exit_code([model]) == 3
     assert exit_code([model, broker, Reporter("settings").fail("x", "", "")]) == 2
     assert as_json([model])["exit_code"] == 3
-
-
-def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Deny one right to all clients, which are anonymous here, and allow the others by name."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    rules = [(operation, AclPermissionType.DENY), (AclOperation.ALL, AclPermissionType.ALLOW)]
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation_, permission)
-        for operation_, permission in rules
-    ]
-    for future in admin.create_acls(bindings).values():
-        future.result(timeout=PATIENCE_S)
-    # The controller has them; the broker's authorizer gets them a little later.
-    of_resource = AclBindingFilter(
-        kind,
-        name,
-        ResourcePatternType.LITERAL,
-        cast("str", None),
-        cast("str", None),
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    assert wait_until(
-        lambda: len(admin.describe_acls(of_resource).result(timeout=PATIENCE_S)) == len(bindings), PATIENCE_S
-    )

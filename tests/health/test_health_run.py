@@ -11,9 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from health.looking import Answer, get, until
-from kafka.harness import Sent, as_sent, publish, short_articles
+from kafka.harness import (
+    QUICK_FAILOVER,
+    Sent,
+    as_sent,
+    assert_all_is_there_once,
+    is_all_committed,
+    publish,
+    short_articles,
+)
 from prometheus_client.parser import text_string_to_metric_families
 from support.forked import Forked
 from support.patience import PATIENCE_S
@@ -22,6 +31,7 @@ from support.topics import Topics
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 from tools.ports import free_row
+from tools.waiting import suspend
 
 PROBES = ("/livez", "/readyz", "/startupz")
 START_S, WORK_S = 120.0, 180.0
@@ -187,6 +197,53 @@ def test_several_processes_have_their_own_pages_and_common_probes(topics: Topics
             assert each.metric("enricher_articles_total") == own["totals"]["published"]
         parent.process.terminate()
         assert parent.process.wait(PATIENCE_S) == 0
+
+
+QUICK = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5", "ENRICHER_WORKER__STALL_TIMEOUT_S": "6"}
+IMPATIENT_S = 3.0
+"""The timeout of a probe, as in the chart."""
+
+
+@pytest.mark.broker
+def test_a_frozen_process_is_seen_and_its_end_ends_all(topics: Topics, tmp_path: Path) -> None:
+    """Its parent is neither alive nor ready within the timeout of a probe, so that Kubernetes restarts the container.
+
+    The restart is played by a kill of the frozen process and by another run; every article comes out once.
+    """
+    port = free_row(5)
+    ports = {"ENRICHER_HEALTH__PORT": str(port), "ENRICHER_HEALTH__PROBE_PORT": str(port + 2)}
+    environment = {**topics.environment, **QUICK_FAILOVER, **QUICK, **ports}
+    places = publish(topics.bootstrap_servers, topics.input, articles(200))
+
+    def probes() -> tuple[int, ...]:
+        return tuple(get(port + 2, path, timeout_s=IMPATIENT_S).status for path in PROBES)
+
+    with running(tmp_path, environment, "--processes", "2") as parent:
+        until(lambda: probes() == (200, 200, 200), "all are ready", START_S)
+        until(lambda: is_all_committed(topics), "all is published", WORK_S)
+        frozen, other = psutil.Process(parent.process.pid).children()
+        suspend(frozen)
+        until(lambda: probes() == (503, 503, 503), "it is seen")
+        assert re.search(r"process \d: no answer", get(port + 2, "/livez").text)
+        places |= publish(topics.bootstrap_servers, topics.input, articles(50, seed=2))
+        until(lambda: is_all_committed(topics), "the other process has its partitions", WORK_S)
+        frozen.kill()
+        assert 137 == parent.process.wait(PATIENCE_S)
+        assert not other.is_running()
+    with running(tmp_path, environment, "--processes", "2", "--until-caught-up") as successor:
+        assert 0 == successor.process.wait(WORK_S)
+    assert_all_is_there_once(topics, places)
+
+
+@pytest.mark.broker
+def test_a_worker_whose_c_code_holds_the_lock_ends_by_itself(topics: Topics, tmp_path: Path) -> None:
+    """It can answer no probe; a timer in C ends it, with the stacks of all threads."""
+    publish(topics.bootstrap_servers, topics.input, articles(5))
+    with running(tmp_path, {**topics.environment, **QUICK}, gates=["holding"]) as worker:
+        assert 1 == worker.process.wait(PATIENCE_S)
+    log = (tmp_path / "log").read_text()
+    assert "Timeout (0:00:" in log
+    assert "in _hold_the_lock" in log, "the stack of the thread that holds the lock"
 
 
 def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:

@@ -90,6 +90,18 @@ def test_a_start_without_a_right_is_refused_though_the_resource_is_shown(
     )  # what a busy broker does not say is let through
 
 
+@pytest.mark.broker
+def test_doctor_names_the_right_that_is_missing(secured: Secured) -> None:
+    """The transactional id is asked about as a worker would use it; the settings of topics are a right that nobody needs."""
+    place = place_at(secured, "PASSWORDS", rights=False)
+    give(secured, [right for right in five_rights(place.topics) if right.label != "transactional id"])
+    outcome = place.run("--quiet", "doctor", "--only", "broker", "--json")
+    assert outcome.code == 4, outcome.said
+    checks = {each["check"]: each for each in json.loads(outcome.said[outcome.said.index("{") :])["checks"]}
+    assert ["right: transactional id WRITE"] == [name for name, each in checks.items() if each["verdict"] == "FAIL"]
+    assert checks[f"topic {place.topics.output}"]["seen"].endswith("its settings could not be read")
+
+
 def refusal_of(config: KafkaConfig) -> str:
     """Why a start would end; empty if it would not."""
     try:

@@ -11,7 +11,6 @@ LONGEST_FIRST = (
     "indexing/test_opensearch_queries.py",
     "kafka/test_start.py",
     "kafka/test_absent_brokers.py",
-    "health/test_health_frozen.py",
     "scripts/chaos/test_topic_faults.py",
     "scripts/chaos/test_fencing.py",
     "kafka/test_killing_record.py",
