@@ -24,10 +24,11 @@ REFERENCE = DATA / "reference"
 """Small checkpoints of each family, with PyTorch's logits."""
 
 
-def change_config(folder: Path, **changes: object) -> Path:
-    """Change values of config.json; returns the folder."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+def change_config(folder: Path, file: str = "config.json", /, **changes: object) -> Path:
+    """Change values of config.json, or of another file, which need not be there; returns the folder."""
+    path = folder / file
+    values = json.loads(path.read_bytes()) if path.is_file() else {}
+    path.write_text(json.dumps({**values, **changes}))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Both schedulers, rule by rule. What holds for any traffic is in the two files beside this one."""
+"""Both schedulers, rule by rule. What holds for any traffic is in test_batching_traffic.py."""
 
 from __future__ import annotations
 
