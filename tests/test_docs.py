@@ -96,7 +96,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 def test_tables_are_what_their_command_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of settings, metrics, spans, headers and the chart's values; `scripts/tables` writes them."""
+    """Those of settings, metrics, spans, headers, promises and the chart's values; `scripts/tables` writes them."""
 
     def printed(arguments: str) -> str:
         option, module, *rest = arguments.split()
@@ -112,7 +112,7 @@ def test_tables_are_what_their_command_prints(
 
     monkeypatch.chdir(ROOT)
     texts = {name_of(page): text for page in pages() if TABLE.search(text := page.read_text("utf-8"))}
-    assert 6 == sum(len(TABLE.findall(text)) for text in texts.values())
+    assert 7 == sum(len(TABLE.findall(text)) for text in texts.values())
     assert_none(f"{name}: run scripts/tables" for name, text in texts.items() if text != with_tables(text, printed))
     assert "| old |" not in with_tables("<!-- printed by: python -m x -->\n| old |\n<!-- end -->", str)
 

@@ -1,7 +1,7 @@
 """Writes the tables of what the code knows into the pages:  scripts/tables.  `tests/test_docs.py` compares them.
 
-A page says with two marks where a table begins and ends, and in the first one which command prints it. With the name of a
-JSON Schema in `schemas/` this program prints one itself, of its headers.
+A page says with two marks where a table begins and ends, and in the first one which command prints it. This program itself
+prints the promises of a broker (`promises`), and the headers of a JSON Schema in `schemas/`, by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from enricher.operate.doctor.promises import PROMISES
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = re.compile(r"^(<!-- printed by: python ([^\n]+) -->\n).*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
@@ -42,12 +44,20 @@ def _header_table(schema: str) -> str:
     return "".join(("| header | meaning |\n", "| --- | --- |\n", *rows))
 
 
+def _promise_table() -> str:
+    """A row for each promise that `enricher doctor --transactions` tries."""
+    rows = (f"| {each.name} | {each.claim} |\n" for each in PROMISES)
+    return "".join(("| promise | in one sentence |\n", "| --- | --- |\n", *rows))
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="scripts/tables", description=__doc__)
-    parser.add_argument("schema", nargs="?", help="print the headers of this schema, and write nothing")
-    if schema := parser.parse_args().schema:
-        sys.stdout.write(_header_table(schema))
+    parser.add_argument(
+        "table", nargs="?", help="print this table, `promises` or the headers of a schema; write nothing"
+    )
+    if table := parser.parse_args().table:
+        sys.stdout.write(_promise_table() if table == "promises" else _header_table(table))
         return
     for path in pages():
         page = path.read_text("utf-8")

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
@@ -18,8 +17,6 @@ from support.topics import Topics
 from enricher.operate.doctor import transactions as running
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.doctor.transactions import Result, finding_of
-
-PAGE = Path(__file__).parents[2] / "deploy" / "promises.md"
 
 
 @pytest.mark.broker
@@ -75,9 +72,3 @@ def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Sig
     assert "stopped early: deleting the topic" in said
     assert "Traceback" not in said
     assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
-
-
-def test_the_page_says_what_each_promise_is() -> None:
-    """As the report does, in one sentence."""
-    page = PAGE.read_text("utf-8")
-    assert [promise.name for promise in PROMISES if f"| {promise.name} | {promise.claim} |" not in page] == []

@@ -1,8 +1,8 @@
 """The promises of a broker on which exactly-once depends, and a trial of each, which says what it saw either way.
 
-The trials assume only the protocol: what clients are told, and how long it may take. A trial's clients are configured like
-the worker's, with their own partition, group and transactional ids. `deploy/promises.md` is tested against `PROMISES`;
-`transactions` decides what a failure means for the operator.
+The trials assume only the protocol: what clients are told, and how long it may take. A trial's clients are configured
+like the worker's, with their own partition, group and transactional ids. `scripts/tables` writes `PROMISES` into
+`deploy/promises.md`; `transactions` decides what a failure means for the operator.
 """
 
 from __future__ import annotations
