@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid5
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import any_text
 from support.records import encoder_of as encoder
-from support.records import finished, plain_record
+from support.records import finished, plain_record, unwritable_record
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
@@ -29,15 +28,11 @@ from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
-    Embedding,
     EnrichedRecord,
     LetterForm,
-    ModelCard,
     OmittedHeaders,
     Partition,
     RawRecord,
-    TaskCard,
-    TaskReport,
     Tombstone,
 )
 
@@ -75,15 +70,11 @@ def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecor
     assert raw.value == message.value
 
 
-def test_a_vector_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
+def test_a_vector_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord) -> None:
     """The encoder never raises because of what was found in an article."""
-    task = TaskCard("meaning", "embedding", ModelCard("m", "sha256:0", "fp32"), "mean", "list")
-    vector = Embedding(task, np.full(3, np.inf, np.float32))
-    odd = replace(record, findings={"embeddings": [vector]}, tasks=[TaskReport(task, record.coverage)])
-    message = encoder().outgoing(finished(raw, odd))
-    said = "the vector of task 'meaning' is not finite"
+    message = encoder().outgoing(finished(raw, unwritable_record()))
     assert ("dead_letter", raw.value) == (message.kind, message.value)
-    assert DeadLetter("publish", "InvalidArticle", said) == message.letter
+    assert DeadLetter("publish", "InvalidArticle", "the vector of task 'similar' is not finite") == message.letter
 
 
 def test_event_headers_stand_between_the_records_own_and_the_trace(raw: RawRecord, record: EnrichedRecord) -> None:

@@ -163,12 +163,6 @@ def test_a_body_may_be_the_texts_of_the_items_of_a_list() -> None:
     ]
     found = mapped(USUAL | {"doc": {"blocks": blocks}}, BLOCKS)
     assert ("Rain |  | Snow", " | ") == (found.body, found.body_separator)
-    deep = FieldMapping({"body": "/blocks/*/parts/0/text"})
-    parts = [{"parts": [{"text": "Rain"}, {"text": CANARY}]}, {"parts": []}, {"parts": [{"text": "Snow"}]}]
-    assert "Rain\n\nSnow" == mapped(USUAL | {"blocks": parts}, deep).body
-    assert (
-        "Rain\n\nSnow" == mapped(USUAL | {"blocks": ["Rain", None, "Snow"]}, FieldMapping({"body": "/blocks/*"})).body
-    )
 
 
 @pytest.mark.parametrize("wrong", [7, True, {"deeper": CANARY}, [CANARY]])

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import orjson
 import pytest
 from support.patience import PATIENCE_S
-from support.records import plain_record
+from support.records import plain_record, unwritable_record
 
 from enricher.errors import FatalError, OutputClosed
 from enricher.worker.articles import encode_record
@@ -23,20 +22,15 @@ from enricher.worker.records import (
     Article,
     Coverage,
     DeadLetter,
-    Embedding,
     EnrichedRecord,
-    ModelCard,
     Outcome,
     Partition,
     RawRecord,
     Release,
-    TaskCard,
-    TaskReport,
     Ticket,
     Tombstone,
 )
 
-CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)
 ROOT = Path(__file__).parents[2]
 
@@ -73,15 +67,10 @@ def test_records_and_dead_letters_go_to_their_streams_in_order() -> None:
 def test_record_that_cannot_be_written_is_a_dead_letter() -> None:
     """Its reason is written and returned for the counters; the lines around it stay."""
     records, dead_letters = io.BytesIO(), io.BytesIO()
-    coverage = Coverage(tokens=1, windows=1, truncated=False)
-    task = TaskCard("meaning", "embedding", CARD, "mean", "list")
-    vector = Embedding(task, np.full(3, np.inf, np.float32))
-    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, [TaskReport(task, coverage)], {"embeddings": [vector]})
-    fine = plain_record(Article("2", "", "b", document=b"[]"), (), coverage)
-    sink = LineSink(records, dead_letters, committed=lambda _: None)
-    released = release(fine, odd, fine)
-    said = "the vector of task 'meaning' is not finite"
-    assert {released.tickets[1]: DeadLetter("publish", "InvalidArticle", said)} == sink.publish(released)
+    released = release(enriched("a"), unwritable_record(), enriched("b"))
+    said = "the vector of task 'similar' is not finite"
+    letters = {released.tickets[1]: DeadLetter("publish", "InvalidArticle", said)}
+    assert letters == sink_to(records, dead_letters).publish(released)
     assert len(records.getvalue().splitlines()) == 2
     assert orjson.loads(dead_letters.getvalue()) == {
         "offset": 1,

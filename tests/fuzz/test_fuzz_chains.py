@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 from fuzz.chains import CHAINS, trained, untrimmed, write_checkpoint
-from fuzz.test_fuzz_spans import FUZZ, LABELS, TASK, TEXTS, check_spans, written
+from fuzz.test_fuzz_spans import FUZZ, LABELS, TASK, TEXTS, check_spans, folder, windows_of, written
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rules.word_rule import is_border, words
@@ -26,18 +25,8 @@ from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.tokenizer import article_tokenizer
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import (
-    Article,
-    Batch,
-    Int32Array,
-    Partition,
-    RawRecord,
-    Ticket,
-    TokenizedArticle,
-    Window,
-)
+from enricher.worker.records import Article, Batch, Int32Array
 from enricher.worker.rules.assembly import finish_enriched, store_answers
-from enricher.worker.rules.windowing import WindowCutter
 
 HEADS = [replace(EntityHead.of(LABELS, TASK), skip_addresses=False)]
 ONE_LETTER_WORDS = "Zoe (A) x 'y' o\nÉ 7\u00a0km"
@@ -45,12 +34,6 @@ LETTERS = st.sampled_from(
     ["Anna", "Paris", "A", "É", "ж", "Ω", "ש", "ب", "ก", "東", "ト", "한", "7", " ", " ", ",", "'s", "\n"]
 )
 ANY_TEXT = TEXTS | st.lists(LETTERS, max_size=20).map("".join)
-
-
-@cache
-def folder() -> TemporaryDirectory[str]:
-    """The folder of the checkpoints; removed with this process."""
-    return TemporaryDirectory()
 
 
 @cache
@@ -74,19 +57,9 @@ def labels_by_hash(chain: str) -> Int32Array:
     return labels
 
 
-def windows_of(text: str, tokens_of: ArticleTokenizer, length_tokens: int) -> tuple[Ticket, list[Window]]:
-    """The part of an article with this body, and its windows."""
-    article = Article("a", "", text)
-    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
-    (tokens,) = tokens_of.tokenize([article])
-    assert isinstance(tokens, TokenizedArticle)
-    cutter = WindowCutter(length_tokens, 2, tokens_of.specials_before, tokens_of.specials_after)
-    return ticket, cutter.cut(ticket, tokens, 0.0)
-
-
 def document_of(text: str, chain: str, tokens_of: ArticleTokenizer, length_tokens: int = 16) -> Any:  # noqa: ANN401  JSON
     """The record of an article with this body, in which the label of each piece is that of its hash."""
-    ticket, windows = windows_of(text, tokens_of, length_tokens)
+    ticket, windows = windows_of(Article("a", "", text), length_tokens, 2, tokens_of)
     for window in windows:
         labels = labels_by_hash(chain)[window.ids]
         store_answers(batch_result([WindowLabels(window, labels, np.ones(len(labels), np.float32))]), HEADS)
@@ -182,7 +155,7 @@ def test_a_model_whose_labels_depend_on_the_piece(chain: str) -> None:
     @given(text=ANY_TEXT)
     @example(ONE_LETTER_WORDS)
     def holds(text: str) -> None:
-        ticket, windows = windows_of(text, tokenizer(chain), 16)
+        ticket, windows = windows_of(Article("a", "", text), 16, 2, tokenizer(chain))
         if not windows:
             return
         result = engine.run(Batch(tuple(windows)))

@@ -75,12 +75,15 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
 
 
-def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[Ticket, list[Window]]:
-    """The part of a ticket, and its windows, cut as a worker does."""
+def windows_of(
+    article: Article, window_tokens: int, overlap_tokens: int, tokens_of: ArticleTokenizer | None = None
+) -> tuple[Ticket, list[Window]]:
+    """The part of a ticket, and its windows, cut as a worker does; by the embedded model's tokenizer, or another one."""
+    tokens_of = tokens_of or tokenizer()
     ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
-    tokens = tokenizer().tokenize([article])[0]
+    tokens = tokens_of.tokenize([article])[0]
     assert not isinstance(tokens, InvalidArticle)
-    before, after = tokenizer().specials_before, tokenizer().specials_after
+    before, after = tokens_of.specials_before, tokens_of.specials_after
     return ticket, WindowCutter(window_tokens, overlap_tokens, before, after).cut(ticket, tokens, 0.0)
 
 

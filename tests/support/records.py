@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -98,6 +99,11 @@ def record_of_tasks() -> EnrichedRecord:
             "embeddings": [Embedding(SIMILAR, VECTOR), Embedding(HALVES, VECTOR)],
         },
     )
+
+
+def unwritable_record() -> EnrichedRecord:
+    """A record that no format can have: the vector of its task `similar` is not finite."""
+    return replace(record_of_tasks(), findings={"embeddings": [Embedding(SIMILAR, np.full(3, np.inf, np.float32))]})
 
 
 _names = any_text(min_size=1, max_size=6)

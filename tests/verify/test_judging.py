@@ -99,36 +99,38 @@ def test_copies_are_counted_without_overflow() -> None:
     assert [False] + [True] * 9 == seen
 
 
-def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
-    """No key differs from an empty key; a dead letter's value counts too."""
+def test_marks_tell_no_key_from_an_empty_one_and_keys_from_values() -> None:
+    """Keys and dead letters are compared by them."""
     assert len({mark_of(None), mark_of(b""), mark_of(b"a"), mark_of(b"a", b""), mark_of(b"a", b"b")}) == 5
-    assert not differs((b"k", b"v"), (b"k", b"v"))
-    assert differs((b"k", b"v"), (b"k", b"w"))
-    assert differs((b"k", b"v"), (b"l", b"v"))
 
 
-def test_of_what_a_dead_letter_leaves_out_the_size_is_compared() -> None:
-    """A key that is still there must be the input's, and a value that is there though it was declared as left out too."""
-    five = Omitted(value_bytes=5)
-    assert not differs((b"k", None), (b"k", b"12345"), five)
-    assert differs((b"k", None), (b"k", b"1234"), five)
-    assert differs((b"k", None), (b"l", b"12345"), five)
-    assert differs((b"k", b"other"), (b"k", b"12345"), five)
-    neither = Omitted(value_bytes=5, key_bytes=1)
-    assert not differs((None, None), (b"k", b"12345"), neither)
-    assert differs((None, None), (b"kk", b"12345"), neither)
-    assert differs((b"l", None), (b"k", b"12345"), neither)
-    assert not differs((None, None), (b"k", b"12345"), Omitted(unreadable=True))
+VALUE, BOTH = Omitted(value_bytes=5), Omitted(value_bytes=5, key_bytes=1)
 
 
-def differs(
-    letter: tuple[bytes | None, bytes | None], source: tuple[bytes, bytes], omitted: Omitted | None = None
-) -> bool:
-    """Whether a dead letter with this key and value is wrong for the input with that key and value."""
+@pytest.mark.parametrize(
+    ("letter", "omitted", "source", "is_right"),
+    [
+        ((b"k", b"v"), Omitted(), (b"k", b"v"), True),
+        ((b"k", b"v"), Omitted(), (b"k", b"w"), False),
+        ((b"k", b"v"), Omitted(), (b"l", b"v"), False),
+        ((b"k", None), VALUE, (b"k", b"12345"), True),
+        ((b"k", None), VALUE, (b"k", b"1234"), False),
+        ((b"k", None), VALUE, (b"l", b"12345"), False),
+        ((b"k", b"other"), VALUE, (b"k", b"12345"), False),
+        ((None, None), BOTH, (b"k", b"12345"), True),
+        ((None, None), BOTH, (b"kk", b"12345"), False),
+        ((b"l", None), BOTH, (b"k", b"12345"), False),
+        ((None, None), Omitted(unreadable=True), (b"k", b"12345"), True),
+    ],
+)
+def test_a_dead_letter_has_the_key_and_value_of_its_input(
+    letter: tuple[bytes | None, bytes | None], omitted: Omitted, source: tuple[bytes, bytes], *, is_right: bool
+) -> None:
+    """Of what it leaves out the size is compared; what is there counts, though it was declared as left out."""
     ledger = PartitionLedger(0, 1)
-    ledger.note_dead_letter(0, *letter, omitted or Omitted())
-    differences = ledger.note_input(0, *source)
-    return differences is not None and differences.content
+    ledger.note_dead_letter(0, *letter, omitted)
+    found = ledger.note_input(0, *source)
+    assert is_right == (found is None or not found.content)
 
 
 DELETES = Deletion(deletes=True, key=b"7")
