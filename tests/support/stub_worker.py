@@ -2,8 +2,7 @@
 
     python tests/support/stub_worker.py run ...
 
-The rest of the program is as shipped. The children of `--processes` have the stub too. With the variable `OTHER_STUB` set,
-the stub is another model, as far as records tell.
+The rest of the program is as shipped. The children of `--processes` have the stub too.
 """
 
 from __future__ import annotations
@@ -17,21 +16,12 @@ from enricher import cli
 from enricher.worker.commands import enrich
 from enricher.worker.commands import run as run_command
 from enricher.worker.commands.run import Share
-from enricher.worker.records import ModelCard
 from enricher.worker.settings import Settings
 from enricher.worker.wiring.loaded_tasks import Tasks
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
 
 STUB_WORKER = str(Path(__file__))
-OTHER_STUB = "OTHER_STUB"
-OTHER_CARD = ModelCard(name="other stub", digest="1" * 64, precision="fp32")
-
-
-class OtherEngine(StubEngine):
-    """The same labels from a model of another name and digest."""
-
-    card = OTHER_CARD
 
 
 def install(engine: Callable[[], StubEngine] = StubEngine, children: Sequence[str] = (STUB_WORKER,)) -> None:
@@ -56,5 +46,5 @@ def install(engine: Callable[[], StubEngine] = StubEngine, children: Sequence[st
 
 
 if __name__ == "__main__":
-    install(OtherEngine if OTHER_STUB in os.environ else StubEngine)
+    install()
     cli.main()
