@@ -16,7 +16,7 @@ from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Float32Array, Partition, RawRecord, Ticket, Window
+from enricher.worker.records import Article, Float32Array, Partition, RawRecord, Ticket, TokenizedArticle, Window
 
 MakeWindow = Callable[[Sequence[int]], Window]
 DATA = Path(__file__).parent.parent / "data"
@@ -37,6 +37,31 @@ def refusal_of(folder: Path) -> str:
     with pytest.raises(ModelError) as caught:
         Checkpoint.open(folder)
     return str(caught.value)
+
+
+def tokenized(tokenizer: ArticleTokenizer, body: str, title: str = "") -> TokenizedArticle:
+    """The tokens of an article, which is not refused."""
+    (result,) = tokenizer.tokenize([Article("1", title, body)])
+    assert isinstance(result, TokenizedArticle)
+    return result
+
+
+def poison(model: PreparedModel, row: Float32Array, value: float = np.nan) -> None:
+    """Change a row of the weights beside its graph, which has it once, to numbers that are not finite."""
+    path = model.onnx_path.parent / "model.weights"
+    content = path.read_bytes()
+    assert content.count(row.tobytes()) == 1
+    path.write_bytes(content.replace(row.tobytes(), np.full_like(row, value).tobytes()))
+
+
+def parts_of(windows: Sequence[Window], sizes: Sequence[int]) -> list[Sequence[Window]]:
+    """The windows in batches of these sizes; the last one repeats."""
+    batches, left, wanted = list[Sequence[Window]](), windows, list(sizes)
+    while left:
+        size = wanted.pop(0) if len(wanted) > 1 else wanted[0]
+        batches.append(left[:size])
+        left = left[size:]
+    return batches
 
 
 def reference_of(family: str, window: MakeWindow) -> tuple[list[Window], Float32Array]:

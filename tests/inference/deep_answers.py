@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from inference.conftest import MakeWindow
+from inference.conftest import MakeWindow, parts_of
 from support.layout import rows_of
 
 from enricher.worker.heads import reads_of
@@ -51,10 +51,7 @@ def heads_answers(
         reads_of([each.head for each in (checkpoint, *others)]),
     )
     found: dict[str, list[Float32Array]] = {output: [] for output in outputs}
-    left, sizes = [window(ids.tolist()) for ids in texts], list(BATCHES)
-    while left:
-        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        windows, left = left[:size], left[size:]
+    for windows in parts_of([window(ids.tolist()) for ids in texts], BATCHES):
         for output, values in zip(outputs, session.run(outputs, variant.feeds(windows, 0, reads)), strict=True):
             found[output] += rows_of(variant, values, windows) if output.endswith("logits") else [*values]
     return found

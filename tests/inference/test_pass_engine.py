@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from inference.conftest import MakeWindow
+from inference.conftest import MakeWindow, parts_of, poison
 from support.answers import WindowHeads, WindowLabels, heads_by_window
 from support.head_references import REFERENCE, articles, write_folder
 from support.sessions import Watched, replace_session, short_of_memory
@@ -114,16 +114,6 @@ def answered(engine: OnnxEngine, batches: Sequence[Sequence[Window]]) -> list[An
     rows = [each.heads for each in found if isinstance(each, WindowHeads)]
     assert len(found) == len(rows)
     return [Answers(list(column)) for column in zip(*rows, strict=True)]
-
-
-def parts_of(windows: list[Window], sizes: Sequence[int]) -> list[list[Window]]:
-    """The windows in batches of these sizes; the last one repeats."""
-    batches, left, wanted = [], list(windows), list(sizes)
-    while left:
-        size = wanted.pop(0) if len(wanted) > 1 else wanted[0]
-        batches.append(left[:size])
-        left = left[size:]
-    return batches
 
 
 @pytest.mark.parametrize("sizes", [[100], [1], [5], [3, 1, 7, 2]], ids=str)
@@ -257,11 +247,7 @@ def test_a_token_that_poisons_the_encoder_costs_its_own_window(
 ) -> None:
     """Changed in the file of the weights. Every head is not finite there, and finite elsewhere."""
     model = prepared(checkpoints, variant, tmp_path)
-    row = checkpoints[0].weight("bert.embeddings.word_embeddings.weight")[POISON_ID].tobytes()
-    path = model.onnx_path.parent / "model.weights"
-    content = path.read_bytes()
-    assert content.count(row) == 1
-    path.write_bytes(content.replace(row, np.full(len(row) // 4, np.nan, np.float32).tobytes()))
+    poison(model, checkpoints[0].weight("bert.embeddings.word_embeddings.weight")[POISON_ID])
     bad, good = window([2, 9, POISON_ID, 3]), [windows[2], windows[3]]
     answers = heads_by_window(engine_of(model).run(Batch((good[0], bad, good[1], bad))))
     assert [WindowHeads, WindowFailure] * 2 == [type(each) for each in answers]

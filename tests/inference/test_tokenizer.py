@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inference.conftest import tokenized
 from inference.test_loading import loaded
 from support.patience import PATIENCE_S
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -28,12 +29,6 @@ Ours = Callable[..., ArticleTokenizer]
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
 SENTENCES = [json.loads(line)["text"] for line in (GOLD / "pud.jsonl").read_text().splitlines()]
-
-
-def _one(tokenizer: ArticleTokenizer, title: str, body: str) -> TokenizedArticle:
-    (result,) = tokenizer.tokenize([Article("1", title, body)])
-    assert isinstance(result, TokenizedArticle)
-    return result
 
 
 def _chars(part: TokenizedField) -> list[tuple[int, int]]:
@@ -53,7 +48,7 @@ def test_the_ids_are_those_of_the_reference(tokenizer: ArticleTokenizer, pud_win
 def test_spans_count_code_points_within_their_own_field(tokenizer: ArticleTokenizer) -> None:
     """Emoji, accents and Han characters before a word do not shift its span, and the body begins at 0 again."""
     title, body = "🙂🙂 Zürich", "東京 was naïve, Zürich."
-    result = _one(tokenizer, title, body)
+    result = tokenized(tokenizer, body, title)
     for part, text, expected in zip(
         result.fields, (title, body), (["Zürich"], ["東", "京", "was", "naïve", ",", "Zürich", "."]), strict=True
     ):
@@ -65,7 +60,7 @@ def test_spans_count_code_points_within_their_own_field(tokenizer: ArticleTokeni
 )
 def test_the_spans_of_a_field_are_right_beside_an_empty_one(tokenizer: ArticleTokenizer, title: str, body: str) -> None:
     """With no title, no body or a title of white space, the other's tokens are its own words; an empty one has none."""
-    result = _one(tokenizer, title, body)
+    result = tokenized(tokenizer, body, title)
     assert [part.name for part in result.fields] == ["title", "body"]
     assert not result.truncated
     for part, text in zip(result.fields, (title, body), strict=True):
@@ -90,13 +85,13 @@ def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: A
 def test_above_the_limit_the_body_is_cut_first(minilm: PreparedModel) -> None:
     """Ids are cut, the title stays whole as long as it fits, and the record says that it was cut."""
     tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5, too_long="truncate")
-    title, body = (each for each in _one(tokenizer, "one two three", "four five six").fields)
+    title, body = (each for each in tokenized(tokenizer, "four five six", "one two three").fields)
     assert (len(title.ids), len(body.ids)) == (3, 2)
     assert _chars(body) == [(0, 4), (5, 9)]
-    long_title = _one(tokenizer, "one two three four five six", "seven")
+    long_title = tokenized(tokenizer, "seven", "one two three four five six")
     assert [len(part.ids) for part in long_title.fields] == [5, 0]
     assert long_title.truncated
-    assert not _one(tokenizer, "one two", "three four five").truncated
+    assert not tokenized(tokenizer, "three four five", "one two").truncated
 
 
 def test_above_the_limit_an_article_can_be_refused_instead(minilm: PreparedModel) -> None:
@@ -205,14 +200,14 @@ def test_no_special_token_can_be_written(make: Callable[[], Tokenizer], around: 
     beyond = {make().token_to_id("<mask>"), make().token_to_id("<custom>")}
     for name in NAMES:
         text = around.replace("{}", name)
-        body = _one(tokenizer, "", text).fields[1]
+        body = tokenized(tokenizer, text).fields[1]
         assert not (ids_of_specials | beyond) & set(body.ids.tolist())
         assert (0, len(text)) == (_chars(body)[0][0], _chars(body)[-1][1])
 
 
 def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
     """As the model would spell any other word, and the entities around it keep their places."""
-    body = _one(ours(unigram), "", "Anna</s>Paris").fields[1]
+    body = tokenized(ours(unigram), "Anna</s>Paris").fields[1]
     spelled = ["▁", "Anna", "<", "/", "s", ">", "Paris"]
     assert [PIECES.index(piece) for piece in spelled] == body.ids.tolist()
     assert (8, 13) == body.spans.chars_of(6)
@@ -220,7 +215,7 @@ def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
 
 def test_added_tokens_that_are_not_special_stay(ours: Ours) -> None:
     """They are words that the model was given, with the ids that it was given them with."""
-    assert unigram().token_to_id("Prius") == _one(ours(unigram), "", "Anna Prius").fields[1].ids[-1]
+    assert unigram().token_to_id("Prius") == tokenized(ours(unigram), "Anna Prius").fields[1].ids[-1]
 
 
 SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
@@ -228,9 +223,7 @@ SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
 
 def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tuple[int, int, str]]:
     """What is found where every token has this label."""
-    article = Article("1", "", text)
-    (tokens,) = tokenizer.tokenize([article])
-    assert isinstance(tokens, TokenizedArticle)
+    article, tokens = Article("1", "", text), tokenized(tokenizer, text)
     length = tokens.length_tokens
     labels = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]
     return [(each["start"], each["end"], each["text"]) for each in decode_entities(article, tokens, labels, SCHEME)]
@@ -258,8 +251,7 @@ def test_tokens_of_one_character_make_one_entity(text: str, expected: list[str],
 def test_a_text_is_cut_where_a_word_ends(limit: int, ours: Ours) -> None:
     """Otherwise a name would be found that stands nowhere: the first half of one. What does not fit whole is left out."""
     title, body = "Anna Paris", "Annadica Parisaa \ufdfa"
-    (result,) = ours(unigram, limit).tokenize([Article("1", title, body)])
-    assert isinstance(result, TokenizedArticle)
+    result = tokenized(ours(unigram, limit), body, title)
     assert result.truncated
     assert result.length_tokens <= limit
     kept = [max((end for _, end in _chars(part)), default=0) for part in result.fields]

@@ -1,14 +1,16 @@
-"""A run's arrays hold windows of many articles, and junk between them: each article gets what its own windows said.
+"""Windows cover everything, and every token has one owner; their answers meet again in their article, and only there.
 
-And what a finished record keeps: its form, its coverage, its memory.
+A run's arrays hold windows of many articles, and junk between them. And what a finished record keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import raw, spans_of_words
@@ -32,7 +34,140 @@ from enricher.worker.records import (
     WindowFailure,
 )
 from enricher.worker.rules.assembly import finish_enriched, store_answers
-from enricher.worker.rules.windowing import WindowCutter
+from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
+
+Plan = tuple[int, int, int, int]
+"""Tokens of an article; content, overlap and special tokens of its windows."""
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Any article in any window size; one in two of a size that devices like, as models have."""
+    specials = draw(st.integers(0, 4))
+    content = draw(
+        st.one_of(st.integers(1, 200), st.sampled_from([64, 96, 128, 160]).map(lambda full: full - specials))
+    )
+    return draw(st.integers(0, 1_500)), content, draw(st.integers(0, content - 1)), specials
+
+
+@given(plans())
+def test_every_token_is_owned_exactly_once(plan: Plan) -> None:
+    """The owned parts follow one another without gap from the first token to the last, each inside its window."""
+    windows = plan_windows(*plan)
+    owned = [token for window in windows for token in range(window.own_start, window.own_stop)]
+    assert list(range(plan[0])) == owned
+    assert all(window.start <= window.own_start < window.own_stop <= window.stop for window in windows)
+
+
+@given(plans())
+def test_no_window_is_longer_than_allowed_and_none_is_a_short_rest(plan: Plan) -> None:
+    """Even sizes: there is no short rest with little context. They differ by one step at most."""
+    _, content, _, specials = plan
+    sizes = [window.stop - window.start for window in plan_windows(*plan)]
+    assert max(sizes, default=0) <= content
+    assert sorted(sizes, reverse=True) == sizes
+    assert max(sizes, default=0) - min(sizes, default=0) in {0, LENGTH_STEP_TOKENS}
+    if len(set(sizes)) > 1:
+        assert all((size + specials) % LENGTH_STEP_TOKENS == 0 for size in sizes)
+
+
+@given(st.integers(0, 5_000), st.sampled_from([128, 256, 512]), st.sampled_from([0, 16, 24]))
+def test_several_windows_of_a_usual_size_are_what_a_device_likes(length: int, full: int, overlap: int) -> None:
+    """With its special tokens each is a multiple of the step, and all share less than a step beyond the overlap."""
+    windows = plan_windows(length, full - 2, overlap, 2)
+    if len(windows) > 1:
+        assert all((window.stop - window.start + 2) % LENGTH_STEP_TOKENS == 0 for window in windows)
+    shared = sum(left.stop - right.start for left, right in pairwise(windows))
+    assert shared - max(0, len(windows) - 1) * overlap in range(LENGTH_STEP_TOKENS)
+
+
+@given(plans())
+def test_neighbours_share_at_least_the_overlap(plan: Plan) -> None:
+    """Windows stand in order and each shares what was asked for with the next."""
+    windows = plan_windows(*plan)
+    assert all(left.start < right.start and left.stop - right.start >= plan[2] for left, right in pairwise(windows))
+
+
+@given(plans())
+def test_there_are_as_few_windows_as_possible(plan: Plan) -> None:
+    """One fewer could not cover the article, even with every window full and no more overlap than asked for."""
+    length, content, overlap, _ = plan
+    fewer = len(plan_windows(*plan)) - 1
+    reach = fewer * content - max(0, fewer - 1) * overlap
+    assert reach < length or length == 0
+
+
+def context(window: Span, token: int, length: int) -> float:
+    """Tokens between `token` and the nearer edge of the window; the article's own edges cut nothing off."""
+    before = token - window.start if window.start > 0 else float("inf")
+    after = window.stop - 1 - token if window.stop < length else float("inf")
+    return min(before, after)
+
+
+@given(plans())
+def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: Plan) -> None:
+    """No other window has more context for a token than its owner, but for the one token in the middle of an odd overlap."""
+    windows = plan_windows(*plan)
+    for owner in windows:
+        for token in range(owner.own_start, owner.own_stop):
+            best = max(context(window, token, plan[0]) for window in windows if window.start <= token < window.stop)
+            assert context(owner, token, plan[0]) >= best - 1
+
+
+def test_two_windows_split_their_overlap_in_the_middle() -> None:
+    """Up to a window's size nothing is split. 12 tokens in windows of 8 with 4 shared: 4 to 7 are in both, two of each."""
+    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4, 0)
+    assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4, 0)
+
+
+def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
+    """An article with these token ids."""
+    none = spans_of_words("")
+    return TokenizedArticle(
+        (
+            TokenizedField("title", np.array(title_ids, np.int32), none),
+            TokenizedField("body", np.array(body_ids, np.int32), none),
+        )
+    )
+
+
+def test_windows_carry_special_tokens_and_the_ids_of_title_and_body() -> None:
+    """The title leads into the body without a break; every window begins and ends as the model expects."""
+    ticket = Ticket(raw(0), 0.0)
+    windows = WindowCutter(8, 2, (101, 100), (102,)).cut(ticket, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
+    assert [[101, 100, 1, 2, 3, 4, 5, 102], [101, 100, 4, 5, 6, 7, 8, 102]] == [list(window.ids) for window in windows]
+    assert [(0, 0, 4), (3, 4, 8)] == [(window.start, window.own_start, window.own_stop) for window in windows]
+    assert all(window.specials_before == 2 and window.arrived_s == 7.5 for window in windows)
+    assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
+
+
+@given(plans(), st.data())
+def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Plan, data: st.DataObject) -> None:
+    """One window or many, with any number of special tokens on either side, wherever title and body meet."""
+    length, content, overlap, specials = plan
+    around = list(range(100, 100 + specials))
+    first_after = data.draw(st.integers(0, specials))
+    before, after = around[:first_after], around[first_after:]
+    ids, title_tokens = [1000 + token for token in range(length)], data.draw(st.integers(0, length))
+    cutter = WindowCutter(content + len(before) + len(after), overlap, tuple(before), tuple(after))
+    windows = cutter.cut(Ticket(raw(0), 0.0), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)
+    expected = [[*before, *ids[span.start : span.stop], *after] for span in plan_windows(*plan)]
+    assert expected == [window.ids.tolist() for window in windows]
+    owned = [(span.start, span.own_start, span.own_stop) for span in plan_windows(*plan)]
+    assert owned == [(window.start, window.own_start, window.own_stop) for window in windows]
+    assert all(window.specials_before == len(before) for window in windows)
+
+
+@pytest.mark.parametrize(("body_tokens", "count"), [(10, 3), (0, 0)])
+def test_cutting_makes_the_ticket_ready_for_its_answers(body_tokens: int, count: int) -> None:
+    """It knows how many windows to wait for, how much of the article they are, and whether the tokenizer left some out."""
+    ticket, title_tokens = Ticket(raw(0), 0.0), 3 if body_tokens else 0
+    tokens = article([1] * title_tokens, [2] * body_tokens)
+    truncated = TokenizedArticle(tokens.fields, truncated=body_tokens > 0)
+    assert count == len(WindowCutter(8, 2, (101,), (102,)).cut(ticket, truncated, now_s=0.0))
+    assert (count, count, []) == (ticket.windows, ticket.windows_left, ticket.answers)
+    assert Coverage(title_tokens + body_tokens, count, truncated=body_tokens > 0) == coverage_of(ticket)
+
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 HEADS = (EntityHead.of(LABELS),)

@@ -47,6 +47,12 @@ def by_window(result: BatchResult) -> list[WindowResult]:
     return [each if isinstance(each, WindowFailure) else _labels(each) for each in heads_by_window(result)]
 
 
+def labels_of(result: BatchResult) -> list[list[int]]:
+    """The labels of each window of such a pass, none of which failed."""
+    assert not result.failures
+    return [each.labels.tolist() for each in by_window(result) if isinstance(each, WindowLabels)]
+
+
 def heads_by_window(result: BatchResult) -> list[WindowHeads | WindowFailure]:
     """The results in the batch's order, exactly one per window: a failure, also if only some heads failed."""
     partly = {id(failure.window) for failure in result.failures if failure.heads is not None}

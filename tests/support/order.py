@@ -29,7 +29,7 @@ LONGEST_FIRST = (
     "pipeline/test_several_tasks.py",
     "scripts/kafka/test_service.py",
     "scripts/chaos/test_check.py",
-    "inference/test_graph_heads.py",
+    "inference/test_graph.py",
 )
 """By measured time, longest first, so that no process runs alone at the end. The list only decides the order."""
 
@@ -78,19 +78,15 @@ SLOW = (
     "inference/test_beginnings.py",
     "inference/test_deberta.py",
     "inference/test_external.py",
-    "inference/test_external_float16.py",
     "inference/test_external_heads.py",
     "inference/test_graph.py",
-    "inference/test_graph_heads.py",
     "inference/test_hub_models.py",
-    "inference/test_memory.py",
     "inference/test_modernbert.py",
     "inference/test_openvino.py",
     "inference/test_other_encoders.py",
     "inference/test_packed_cuda.py",
     "inference/test_pass_engine.py",
     "inference/test_quantisation.py",
-    "inference/test_same_encoder.py",
     "inference/test_word_cache.py",
     "kafka/test_unreadable_batch.py",
     "loop/test_worker_priority.py",
