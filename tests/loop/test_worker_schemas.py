@@ -32,19 +32,6 @@ def wait(world: World, process: Process, seconds: float) -> int:
     return world.steps(process, until=lambda: world.clock() >= until_s, at_most=100_000)
 
 
-def test_other_partitions_and_other_schemas_go_on_while_one_waits() -> None:
-    """Of its own partition everything is held back, in order; nothing of the others is."""
-    world = World()
-    world.put(NEEDY, SHORT, partition=0)
-    world.put(*[SHORT] * 60, with_schema("b", SHORT), partition=1)
-    process = started(world)
-    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 60)
-    assert (0, 2) == (len(world.outputs(partition=0)), process.intake.waiting_articles)
-    world.registry.away = False
-    world.steps(process, until=world.done)
-    assert (2, 61, 0) == (len(world.outputs()), len(world.outputs(partition=1)), process.intake.waiting_articles)
-
-
 def test_a_registry_away_for_ten_minutes_is_no_stall_and_no_dead_letter() -> None:
     """The worker waits, and goes on by itself."""
     world = World()

@@ -1,4 +1,4 @@
-"""A worker with four tasks: every article gets what all of its tasks say, exactly once, whatever happens meanwhile."""
+"""A worker with four tasks, or with two topics: each article gets what all tasks say, exactly once, whatever happens."""
 
 from __future__ import annotations
 
@@ -96,3 +96,16 @@ def test_nothing_of_an_article_without_a_task_goes_to_the_tokenizer() -> None:
     world = run_all(FRENCH, NO_TASK)
     [process] = world.started
     assert 1 == sum(len(call) for call in process.tokenizer.submitted)
+
+
+class TopicSimulation(Simulation):
+    """The same cruelty, with one task, on two topics in the order of their priority."""
+
+    topics = ("articles.now", "articles")
+
+
+@pytest.mark.parametrize("seeds", seeds(quick=6, plain=30, every=1_000))
+def test_every_article_of_both_topics_has_exactly_one_output(seeds: range) -> None:
+    """At every moment the visible outputs are those of the inputs below the committed offsets; in the end, all of them."""
+    for seed in seeds:
+        assert TopicSimulation(seed).run().found == set(), f"seed {seed}"

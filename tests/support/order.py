@@ -89,7 +89,6 @@ SLOW = (
     "inference/test_quantisation.py",
     "inference/test_word_cache.py",
     "kafka/test_unreadable_batch.py",
-    "loop/test_worker_priority.py",
     "pipeline/test_decoding_rule.py",
     "pipeline/test_invariance.py",
     "processes/test_parent.py",
