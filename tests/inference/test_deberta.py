@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from inference.conftest import MakeWindow, change_config
 from inference.deep_answers import LIMITS, VARIANTS, answers, require_reference
-from safetensors.numpy import load_file, save_file
 from support.deberta_references import (
     ANSWERED,
     FOLDER,
@@ -142,22 +141,3 @@ def test_a_configuration_that_is_not_built_is_refused_by_name(
     assert said in str(caught.value)
     assert time.monotonic() - began_s < 5.0
     assert [] == [*(tmp_path / "cache").glob("*")]
-
-
-def test_weights_of_the_other_kind_of_projection_are_named(tmp_path: Path) -> None:
-    """The graph would ignore them, as transformers does with a warning."""
-    folder = write_deep("v2", "labels", tmp_path / "model")
-    change_config(folder, share_att_key=True)
-    with pytest.raises(ModelError, match=r"12 of 68 weights would be ignored.*pos_key_proj"):
-        open_model(folder)
-
-
-@pytest.mark.parametrize("name", ["pooler.dense.weight", "classifier.bias"])
-def test_a_missing_weight_of_the_head_is_named(name: str, tmp_path: Path) -> None:
-    """With transformers it would be a warning, and the weight random."""
-    folder = write_deep("v3", "classes", tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    del weights[name]
-    save_file(weights, folder / "model.safetensors")
-    with pytest.raises(ModelError, match=f"no weight {name!r} among"):
-        open_model(folder)

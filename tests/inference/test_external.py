@@ -72,27 +72,6 @@ def test_int8_of_an_exported_model_is_refused_with_the_way_to_get_it(tmp_path: P
         choose([checkpoint], "cpu", "int8")
 
 
-def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -> None:
-    """Same labels and scores as our own graph of the same weights."""
-    folder = write_export("bert", None, tmp_path / "model")
-    (folder / "onnx").mkdir()
-    for name in ("model.onnx", "model.onnx.data"):
-        (folder / name).rename(folder / "onnx" / name)
-    windows = (window([2, 10, 11, 12, 3]), window([2, 9, 3]))
-    results = []
-    for source in (folder, REFERENCE / "bert"):
-        prepared = prepare(source, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
-        assert prepared.card.precision == "fp32"
-        engine = OnnxEngine(prepared, threads_per_run=1, pad_id=0)
-        engine.warm_up()
-        results.append(by_window(engine.run(Batch(windows))))
-    for theirs, ours in zip(*results, strict=True):
-        assert isinstance(theirs, WindowLabels)
-        assert isinstance(ours, WindowLabels)
-        np.testing.assert_array_equal(ours.labels, theirs.labels)
-        np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-5)
-
-
 def test_a_family_that_we_do_not_build_runs_from_its_export(tmp_path: Path, window: MakeWindow) -> None:
     """Without the export the checkpoint is refused, and the message names the way; with it, it runs."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from inference.conftest import MakeWindow, change_config
 from inference.deep_answers import LIMITS, VARIANTS, answers, require_reference
-from safetensors.numpy import load_file, save_file
 from support.deep_references import texts_of
 from support.modernbert_references import FOLDER, HEADS, LENGTHS_TOKENS, DeepHead, write_deep
 
@@ -120,19 +118,3 @@ def test_a_configuration_that_is_not_built_is_refused_by_name(
         open_model(folder)
     assert said in str(caught.value)
     assert time.monotonic() - began_s < 5.0
-
-
-RENAMED: dict[str, Callable[[str], str]] = {
-    "compiled": lambda name: f"_orig_mod.{name}",
-    "a compiled part": lambda name: name.replace(".mlp.", ".mlp._orig_mod."),
-}
-
-
-@pytest.mark.parametrize("kind", RENAMED)
-def test_weights_that_nothing_reads_are_named(kind: str, tmp_path: Path) -> None:
-    """As torch.compile renames them."""
-    folder = write_deep("labels", tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    save_file({RENAMED[kind](name): value for name, value in weights.items()}, folder / "model.safetensors")
-    with pytest.raises(ModelError, match=r"weights would be ignored.*_orig_mod\."):
-        open_model(folder)

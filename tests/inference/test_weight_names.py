@@ -87,10 +87,11 @@ def test_the_graph_reads_every_weight_that_counts_as_read(family: str, head: Hea
         ["{base}.encoder.layer.0.attention.self.query.lora_A.default.weight"],
         ["{base}.embeddings.rotary.inv_freq"],
         ["pooler.weight"],
+        ["_orig_mod.{base}.embeddings.word_embeddings.weight"],
     ],
 )
 def test_weights_that_answers_may_depend_on_are_named(family: str, names: list[str], tmp_path: Path) -> None:
-    """A CRF, a second head, a head of pre-training beside labels, adapters, positions of another kind."""
+    """A CRF, a second head, a head of pre-training beside labels, adapters, torch.compile's names."""
     added = sorted(name.format(base=base_of(family)) for name in names)
     stored = len(load_file(REFERENCE / family / WEIGHTS)) + len(added)
     said = refusal_of(add(folder_of(family, None, tmp_path / "model"), added))

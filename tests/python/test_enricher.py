@@ -341,20 +341,6 @@ def test_a_delete_event_is_refused_by_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_models")
-def test_html_counts_in_its_source_and_says_so() -> None:
-    """The record of a text says nothing, which the property knows."""
-    html = "<p>Ana <b>Ribeiro</b> lives in Lisbon.</p>"
-    with Enricher.load(articles={"body_format": "auto"}) as loaded:
-        of_html, of_text = loaded.enrich([{"id": "a", "body": html}, {"id": "b", "body": "Ana lives in Lisbon."}])
-    assert isinstance(of_html, Record)
-    assert isinstance(of_text, Record)
-    assert ("html", "text") == (of_html.body_format, of_text.body_format)
-    found = [(each.text, html[each.start : each.end]) for each in of_html.entities]
-    assert [("Ana Ribeiro", "Ana <b>Ribeiro"), ("Lisbon", "Lisbon")] == found
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("shared_models")
 def test_loading_leaves_the_garbage_of_the_program_alone() -> None:
     """A worker's own process exempts all objects from collection; those of a program would never be freed."""
     before = gc.get_freeze_count()
@@ -377,6 +363,7 @@ def test_findings_of_every_kind_of_task_are_objects() -> None:
         assert np.float32 == each.vector.dtype
         np.testing.assert_allclose(expected[each.task], each.vector, atol=1e-3)
     assert found.coverage == record.coverage
+    assert ("text", "html") == (record.body_format, Record(0, b'{"body_format":"html"}').body_format)
     assert Regression("mood", 0.5) == Record(0, b'{"regressions":[{"task":"mood","value":0.5}]}').regressions[0]
 
 
