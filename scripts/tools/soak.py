@@ -19,7 +19,6 @@ from confluent_kafka import Producer
 
 from tools import enricher_command
 from tools.bench.bench import Bench
-from tools.bench.drawing import save_png
 from tools.bench.load import articles
 from tools.bench.outcome import Plot, Series
 from tools.reading import Reader
@@ -80,6 +79,8 @@ def main(
     if not caught_up:
         _say("but articles are left: the load was too high; use a lower --rate")
     if out:
+        from tools.bench.drawing import save_png  # noqa: PLC0415  it imports matplotlib
+
         out.mkdir(parents=True, exist_ok=True)
         series = [Series("resident", [at_s / 60 for at_s, _ in samples], sizes)]
         limit = (f"{LIMIT:.0%} above the start", start_mib * (1 + LIMIT))
