@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +48,12 @@ def save_png(plot: Plot, folder: Path) -> Path:
     return path
 
 
-def _bars(axes: Axes, series: Sequence[Series], *, across: bool = False) -> None:
-    width, error = 0.8 / len(series), "xerr" if across else "yerr"
+def _bars(axes: Axes, series: Sequence[Series]) -> None:
+    """Horizontal ones, a group for each name."""
+    height = 0.8 / len(series)
     for index, each in enumerate(series):
-        places = [place + (index - (len(series) - 1) / 2) * width for place in range(len(each.y))]
-        style: Any = {error: _spread(each), "label": each.name, "ecolor": "#17202b", "capsize": 2}
-        (axes.barh if across else axes.bar)(places, each.y, width * 0.92, **style)
-    if across:
-        _name_rows(axes, series)
-    else:
-        axes.set_xticks(range(len(series[0].x)), [str(name) for name in series[0].x])
-        axes.grid(visible=False, axis="x")
-
-
-def _name_rows(axes: Axes, series: Sequence[Series]) -> None:
+        places = [place + (index - (len(series) - 1) / 2) * height for place in range(len(each.y))]
+        axes.barh(places, each.y, height * 0.92, xerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
     axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -83,8 +74,4 @@ def _spread(series: Series) -> list[list[float]] | None:
     return [below, above]
 
 
-_KINDS: dict[str, Callable[[Axes, Sequence[Series]], None]] = {
-    "bars": _bars,
-    "barh": partial(_bars, across=True),
-    "lines": _lines,
-}
+_KINDS: dict[str, Callable[[Axes, Sequence[Series]], None]] = {"bars": _bars, "lines": _lines}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +22,12 @@ from confluent_kafka import Message, Producer
 from tools.bench.child import tell
 from tools.reading import Follower
 from tools.topics import Topics
-from tools.waiting import Closing, wait_until
+from tools.waiting import wait_until
 
 _MARK = "open-loop-"
 """Prefix of this process's keys; the topics may hold other records too."""
 _READY_S = 60.0
 """Limit until the worker has joined its group and published the first articles."""
-
-
-def key_of(number: int) -> str:
-    return f"{_MARK}{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +59,6 @@ class Job:
     def warm(self) -> int:
         """How many articles are published beforehand."""
         return min(self.warm_up, len(self.values))
-
-
-class Reader(Closing):
-    """Records when each of our keys first becomes visible in `topics` (monotonic), in a thread."""
-
-    def __init__(self, job: Job, topics: Sequence[str]) -> None:
-        self.seen_s: dict[str, float] = {}
-        self._follower = Follower(job.bootstrap_servers, topics, self._note, name="bench-reader")
-
-    def wait_for(self, count: int, timeout_s: float) -> None:
-        """Wait until this many keys were seen. Raises TimeoutError."""
-        if not wait_until(lambda: len(self.seen_s) >= count, timeout_s, 0.02):
-            raise TimeoutError(f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s")
-
-    def close(self) -> None:
-        self._follower.close()
-
-    def _note(self, message: Message) -> None:
-        key = message.key()
-        assert isinstance(key, bytes), "every article was sent with a key"
-        if (name := key.decode()).startswith(_MARK):
-            self.seen_s.setdefault(name, time.monotonic())
 
 
 @dataclass(slots=True)
@@ -121,16 +96,27 @@ class Publisher:
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
     """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
-    with Reader(job, job.output_topics) as reader:
+    seen_at_s = dict[str, float]()
+
+    def note(message: Message) -> None:
+        key = message.key()
+        assert isinstance(key, bytes), "every article was sent with a key"
+        if (name := key.decode()).startswith(_MARK):
+            seen_at_s.setdefault(name, time.monotonic())
+
+    def wait_for(count: int, timeout_s: float) -> None:
+        if not wait_until(lambda: len(seen_at_s) >= count, timeout_s, 0.02):
+            raise TimeoutError(f"{len(seen_at_s)} of {count} articles became visible within {timeout_s:g} s")
+
+    with closing(Follower(job.bootstrap_servers, job.output_topics, note, name="bench-reader")):
         publisher.warm_up()
-        reader.wait_for(job.warm, _READY_S)
+        wait_for(job.warm, _READY_S)
         start_s = time.monotonic() + 0.1
         tell({"begins": True})
         publisher.run(start_s)
-        reader.wait_for(job.warm + len(job.values), job.grace_s)
-    seen_s = [reader.seen_s[key_of(number)] - start_s for number in range(len(job.values))]
-    sent_s = [at_s - start_s for at_s in publisher.sent_s]
-    tell({"seen_s": seen_s, "sent_s": sent_s})
+        wait_for(job.warm + len(job.values), job.grace_s)
+    seen_s = [seen_at_s[f"{_MARK}{number}"] - start_s for number in range(len(job.values))]
+    tell({"seen_s": seen_s, "sent_s": [at_s - start_s for at_s in publisher.sent_s]})
 
 
 def main() -> None:

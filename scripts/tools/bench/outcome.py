@@ -62,7 +62,7 @@ class Plot:
 
     name: str
     title: str
-    kind: Literal["bars", "barh", "lines"]
+    kind: Literal["bars", "lines"]
     x_label: str
     y_label: str
     series: Sequence[Series]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
-from tools.bench.outcome import Claim, Series
+from tools.bench.outcome import Claim
 
 QUIET_CORES = 0.15
 """The system's own background work stays below this; a browser or a compiler does not."""
@@ -103,11 +103,6 @@ def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
 
 def rates(runs: Sequence[Run]) -> Spread:
     return Spread.of([run.rate for run in runs])
-
-
-def bars(name: str, x: Sequence[str], spreads: Sequence[Spread]) -> Series:
-    """The medians as a series, with their spreads."""
-    return Series(name, x, [s.median for s in spreads], [s.low for s in spreads], [s.high for s in spreads])
 
 
 def claim(text: str, runs: Sequence[Run], *, held: bool) -> Claim:

@@ -62,7 +62,7 @@ def _plot(rows: Sequence[Row]) -> Plot | None:
             return None
         names = [f"{row['shape']}: {row['leg']}" for row in measured]
         series.append(Series(case, names, [row["tokens_per_s"] / 1e6 for row in measured]))
-    return Plot("gpu", "Real tokens per second on this GPU", "barh", "million tokens/s", "", series)
+    return Plot("gpu", "Real tokens per second on this GPU", "bars", "million tokens/s", "", series)
 
 
 def _reason(step: str, rows: Iterable[Row]) -> str:

@@ -17,8 +17,8 @@ from tools.bench.batches import in_order_of_arrival
 from tools.bench.bench import Bench
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
-from tools.bench.outcome import Claim, Outcome, Plot, Table
-from tools.bench.repeating import Run, Spread, bars, claim, rates
+from tools.bench.outcome import Claim, Outcome, Table
+from tools.bench.repeating import Run, Spread, claim, rates
 from tools.bench.watching import Call, Work, calls_of, work_off
 from tools.worker_parts import decode_article, windows_of
 
@@ -46,7 +46,6 @@ def measure(bench: Bench) -> Outcome:
     return Outcome(
         figures={result.case.name: result.figures() for result in results},
         tables=[rates_table(results), *map(processor_table, results)],
-        plots=[plot_of(results)],
         claims=[result.claim() for result in results],
     )
 
@@ -266,12 +265,3 @@ def rates_table(results: Sequence[Result]) -> Table:
 def processor_table(result: Result) -> Table:
     rows = [{"": words, "worker": result.processor_ms(part)} for part, words in result.parts.items()]
     return Table.of(f"{result.case.name}: CPU time by thread, ms of a core per article", rows)
-
-
-def plot_of(results: Sequence[Result]) -> Plot:
-    names = [result.case.name for result in results]
-    series = [
-        bars("bare", names, [rates(result.bare) for result in results]),
-        bars("worker", names, [rates(result.worker) for result in results]),
-    ]
-    return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "variant", "articles/s", series)

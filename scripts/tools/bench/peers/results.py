@@ -60,7 +60,7 @@ def _plot(rows: Sequence[Row]) -> Plot:
         own = [found[row["worker"], mix] for row in whole]
         values = [[row[key] for row in own] for key in ("articles_per_s", "lowest_per_s", "highest_per_s")]
         series.append(Series(mix, [_name(row) for row in own], *values))
-    return Plot("peers", "Workers that a team would write instead", "barh", "articles/s", "", series)
+    return Plot("peers", "Workers that a team would write instead", "bars", "articles/s", "", series)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
