@@ -130,21 +130,6 @@ def test_without_a_gpu_nothing_is_measured_on_the_cpu_instead(tmp_path: Path) ->
     assert "MISSED  machine: no_gpu" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--minutes", "0"], "0.1"),
-        (["larg"], "the steps are machine"),
-        (["--out", f"{__file__}/out"], "Not a directory"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
-    """Before anything runs."""
-    result = CliRunner().invoke(app_of("gpu"), arguments)
-    assert 2 == result.exit_code
-    assert said in result.output
-
-
 def test_an_interpreter_that_lacks_packages_is_told_which(tmp_path: Path) -> None:
     """And how to bring them to a machine without a package index."""
     bare = tmp_path / "python"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -39,7 +38,6 @@ from tools.bench.peers import line_up
 from tools.bench.peers.line_up import (
     COMPILED,
     PIPELINE,
-    VARIABLE,
     LineUp,
     Peer,
     Places,
@@ -151,17 +149,6 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
     for records in ([one], [one, one], [one, two, two]):
         with pytest.raises(Incomplete):
             check_records(records, ["a", "b"])
-
-
-def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The result says what is missing and how to install it."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
-    assert str(torch_python()).startswith("not measured: BENCH_TORCH_PYTHON names")
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    bare.chmod(0o755)
-    monkeypatch.setenv(VARIABLE, str(bare))
-    assert "PyTorch is not installed" in str(torch_python())
 
 
 # ---- what starts, and what is missing

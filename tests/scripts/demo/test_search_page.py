@@ -38,21 +38,6 @@ def test_an_address_leads_to_its_search(search: Search) -> None:
     assert search == Search.read(search.url.partition("?")[2])
 
 
-def test_a_query_of_any_length_and_any_name_is_bounded() -> None:
-    """A page that is asked for a thousand filters asks the index for a dozen."""
-    query = "&".join(f"PER=name-{number}" for number in range(50)) + "&_source=x&q=" + "long" * 5_000
-    search = Search.read(query)
-    assert (12, 200) == (len(search.chosen), len(search.text))
-    assert "_source=x" not in search.url
-
-
-def test_words_and_filters_become_one_query() -> None:
-    """Every filter must hold, and every word be in title or text."""
-    query = Search("met", (("PER", "Ana"), ("LOC", "Oslo"))).body()["query"]["bool"]
-    assert [{"term": {"facets.PER": "Ana"}}, {"term": {"facets.LOC": "Oslo"}}] == query["filter"]
-    assert "and" == query["must"][0]["multi_match"]["operator"]
-
-
 def test_no_text_of_an_article_is_taken_for_html() -> None:
     """In title, text, entity, facet and box; the browser gets every character back."""
     hit = {
@@ -93,16 +78,6 @@ def _unescaped(text: str) -> str:
     for name, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&amp;", "&")):
         text = text.replace(name, character)
     return text
-
-
-def test_an_entity_leads_to_its_name() -> None:
-    """The page shows its text, with the line break; the link has the value of the facet."""
-    text = "Barack\nObama spoke."
-    html = mark_entities(Search(), text, [entity(text, "PER", 0, 12)], 0, len(text))
-    assert 'href="/?PER=Barack+Obama"' in html
-    assert ">Barack\nObama</mark>" in html
-    chosen = Search("", (("PER", "Barack Obama"),))
-    assert "<a " not in mark_entities(chosen, text, [entity(text, "PER", 0, 12)], 0, len(text))
 
 
 def test_an_excerpt_begins_before_what_was_searched() -> None:

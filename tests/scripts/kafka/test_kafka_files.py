@@ -23,13 +23,11 @@ from tools.kafka.properties import Listener, server_properties
 from tools.kafka.versions import (
     CARRIED_LOCK,
     DEFAULT,
-    OLDEST,
     VERSIONS,
     Jar,
     JarLock,
     class_path,
     default_folder,
-    find,
     lock_path,
 )
 from tools.locks import CHOSEN, requested
@@ -130,12 +128,6 @@ def test_a_machine_that_cannot_fetch_says_which_jar_is_missing(tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "jgo.config", None)
     with pytest.raises(ClusterError, match=r"group:artifact:1\.0 is not in the cache, and jgo\.config"):
         class_path(LOCK, tmp_path)
-
-
-def test_version_is_found_by_number_line_and_word() -> None:
-    """`3.9` is the newest patch of its line, `oldest` the first of the list."""
-    assert [DEFAULT, OLDEST, DEFAULT] == [find(DEFAULT), find("oldest"), find("default")]
-    assert find("3.9").startswith("3.9.")
 
 
 LOG = Path("/data/log")
