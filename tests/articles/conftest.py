@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from support.records import plain_record
 
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
-
-
-@pytest.fixture
-def mock_registry() -> SchemaRegistryClient:
-    """Confluent's own registry in memory. It needs no authorities, which take 50 ms to load."""
-    return SchemaRegistryClient.new_client({"url": "mock://", "ssl.ca.location": False})
 
 
 @pytest.fixture
