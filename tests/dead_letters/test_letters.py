@@ -94,6 +94,7 @@ def test_a_letter_is_read_as_a_worker_writes_it() -> None:
         {"time": b"2026-11-25T13:00:00"},
         {"time": b"\xff"},
         {"source_offset": b"9" * 19},
+        {"source_offset": b"-1"},
         {"source_partition": b"1.0"},
         {"stage": b"elsewhere"},
     ],

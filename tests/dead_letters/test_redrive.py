@@ -158,14 +158,9 @@ def test_what_is_not_ours_is_left_alone(topics: Topics) -> None:
     )
     letter = read_all(topics.bootstrap_servers, topics.dead_letters)[0]
     headers = header_list(letter)
-    broken = [
-        Sent(b"plain", b"x"),
-        Sent(b"x", b"x", [(name, b"-1" if name.endswith("offset") else value) for name, value in headers]),
-        Sent(b"x", b"x", [(name, b"yesterday" if name.endswith("time") else value) for name, value in headers]),
-        Sent(b"x", b"x", [each for each in headers if not each[0].endswith("partition")]),
-    ]
-    publish(topics.bootstrap_servers, topics.dead_letters, broken)
-    assert redrive(topics) == {"not_ours": 6}
+    broken = [(name, b"yesterday" if name.endswith("time") else value) for name, value in headers]
+    publish(topics.bootstrap_servers, topics.dead_letters, [Sent(b"plain", b"x"), Sent(b"x", b"x", broken)])
+    assert redrive(topics) == {"not_ours": 4}
     assert not redriven(topics, places)
     die(topics, [Made(place, sent)])
     assert redrive(topics) == {"sent": 1}
