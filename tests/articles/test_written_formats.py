@@ -96,7 +96,7 @@ def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
 
     def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
         return (
-            text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score) + b"\0" * 4
+            text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score) + b"\0" * 6
         )
 
     expected = (
