@@ -138,16 +138,17 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: 
 
     Once it has ended, its markers are written: a reader of committed records that comes now sees it.
     """
-    producer = _transactional(bootstrap_servers, name)
+    producer = transactional(bootstrap_servers, name)
     producer.begin_transaction()
     yield producer
     assert producer.flush(PATIENCE_S) == 0
     if end:
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
-        _transactional(bootstrap_servers, name)  # the broker answers before it writes the markers; the id is free after
+        transactional(bootstrap_servers, name)  # the broker answers before it writes the markers; the id is free after
 
 
-def _transactional(bootstrap_servers: str, name: str) -> Producer:
+def transactional(bootstrap_servers: str, name: str) -> Producer:
+    """A producer with this id; any other one with it is fenced when this returns."""
     producer = Producer(client(bootstrap_servers, transactional_id=name))
     producer.list_topics(timeout=PATIENCE_S)  # else the client looks for its coordinator half a second later
     producer.init_transactions(PATIENCE_S)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from kafka.harness import transactional
 from kafka.test_crash_points import killed_and_continued
 from support.patience import PATIENCE_S
 
@@ -43,13 +43,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def producer_of(bootstrap_servers: str, transactional_id: str) -> Producer:
-    """A producer with this id; any other one with it is fenced when this returns."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0})
-    producer.init_transactions(PATIENCE_S)
-    return producer
-
-
 def killed_in_a_transaction(scene: Scene, worker: str) -> None:
     """SIGKILL when records and offsets of a transaction are written; its end reaches the broker after the successor."""
     slot = scene.crew.slots[worker]
@@ -79,7 +72,7 @@ def test_every_article_is_there_once_after_a_kill_a_move_and_a_rival(scene: Scen
 
     scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.slots["worker-1"].client_id)))
     assert ending.caught.wait(PATIENCE_S)
-    producer_of(scene.cluster.bootstrap_servers, scene.transactional_id("worker-1"))
+    transactional(scene.cluster.bootstrap_servers, scene.transactional_id("worker-1"))
     scene.proxy.lift(ending)
     assert scene.wait_until_whole(), "both workers commit again"
 

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from support.aws import SECRET, SESSION, query_signature_is_right
+from support.clock import Clock
 from support.clouds import ACCOUNT, HEADER, WEB_TOKEN, Cloud, serving_cloud
 
 from enricher.errors import BrokerError, NoAnswer, RecoveryExhausted, SettingsError, TransactionTrouble
@@ -196,16 +197,6 @@ CONFIG = KafkaConfig("localhost:1", "group", "a", "in", "out", "dead", 6, 6, 6, 
 # ---- without a cloud
 
 
-class Clock:
-    """Seconds since the epoch, set by hand."""
-
-    now_s = 1_000_000.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
-
-
 def tokens_of(*answers: Token | Exception, clock: Clock | None = None) -> Tokens:
     """Tokens from a library that answers so, one after the other."""
     left = iter(answers)
@@ -239,6 +230,7 @@ def test_the_last_token_serves_until_it_ends(caplog: pytest.LogCaptureFixture) -
 def test_a_token_that_has_ended_points_at_the_clock() -> None:
     """Its provider has just given it, so one of the two clocks is wrong; librdkafka would only say that it is expired."""
     clock = Clock()
+    clock.now_s = 1_000_000.0
     with pytest.raises(TransactionTrouble, match="is it right") as caught:
         tokens_of(Token("a", clock.now_s - 3600), clock=clock).ask()
     assert "the token ends at 1970-01-12 12:46:40 UTC, and the clock of this machine says 1970-01-12 13:46:40" in str(

@@ -144,24 +144,27 @@ def test_references_come_dependencies_first_each_asked_for_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "why"),
+    ("schema", "versions", "why"),
     [
-        ({("b", "1"): referring(text="x" * 10_001)}, "more than 10,000 bytes"),
-        (
+        pytest.param({"schema": "ä" * 5_001}, {}, "more than 10,000 bytes", id="too large, though not in characters"),
+        pytest.param({"schema": "x", "schemaType": "XML"}, {}, "type", id="a type of a plug-in that we do not have"),
+        pytest.param(
+            referring(("b", "b", 1)), {("b", "1"): referring(text="x" * 10_001)}, "more than 10,000", id="a reference"
+        ),
+        pytest.param(
+            referring(("b", "b", 1)),
             {("b", "1"): referring(*[(f"r{n}", "r", n) for n in range(200)])}
             | {("r", str(n)): referring() for n in range(200)},
             "more than 100",
+            id="too many references",
         ),
     ],
 )
-def test_references_beyond_the_bounds_make_the_schema_unusable(
-    versions: dict[tuple[str, str], dict[str, object]], why: str
+def test_what_is_beyond_the_bounds_or_unknown_is_unusable(
+    schema: dict[str, object], versions: dict[tuple[str, str], dict[str, object]], why: str
 ) -> None:
-    """More than there may be, in bytes or in number."""
-    with (
-        serving(Registry({"7": referring(("b", "b", 1))}, versions)) as registry,
-        pytest.raises(UnusableSchema, match=why),
-    ):
+    """The limit counts bytes, also those of references, whose number is bounded too."""
+    with serving(Registry({"7": schema}, versions)) as registry, pytest.raises(UnusableSchema, match=why):
         client(registry.url).schema(SEVEN)
     assert 103 > len(registry.requests)
 
@@ -231,24 +234,6 @@ def test_what_is_no_registrys_answer_means_unavailable(behaviour: Behaviour, why
         with pytest.raises(RegistryUnavailable, match=why):
             client(registry.url, timeout_s=0.3 if behaviour is silent else 5.0).schema(SEVEN)
     assert 2 >= len(registry.requests), "one for the schema, one to hear whether it answers about others"
-
-
-def test_a_schema_that_is_too_large_is_unusable_even_if_its_answer_is_not() -> None:
-    """The limit counts the schema's bytes."""
-    with serving(Registry({"7": {"schema": "ä" * 5_001}})) as registry:
-        with pytest.raises(UnusableSchema, match="more than 10,000 bytes"):
-            client(registry.url).schema(SEVEN)
-        registry.schemas["7"] = {"schema": "ä" * 5_000}
-        assert 5_000 == len(client(registry.url).schema(SEVEN).text)
-
-
-def test_an_unknown_type_is_unusable() -> None:
-    """The registry may have plug-ins that we do not."""
-    with (
-        serving(Registry({"7": {"schema": "x", "schemaType": "XML"}})) as registry,
-        pytest.raises(UnusableSchema, match="type"),
-    ):
-        client(registry.url).schema(SEVEN)
 
 
 def test_several_urls_are_tried_until_one_answers() -> None:
