@@ -28,6 +28,7 @@ from kafka.harness import (
     worker,
 )
 from support.forked import Forked
+from support.operating import expel
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
 from support.stub_worker import STUB_WORKER
@@ -98,6 +99,7 @@ def test_headlines_pass_a_backlog_of_thousands(topics: Topics, tmp_path: Path) -
         done = len(outputs_of(topics))
         assert done < BACKLOG / 3, "they came before two thirds of what was there before them"
         first.kill()
+    expel(topics.bootstrap_servers, topics.group)  # else the next one waits until the session ends
     with worker(environment, "--until-caught-up", log=tmp_path / "log-2", stub=True) as second:
         assert second.wait(WORK_S) == 0
     assert_exactly_once(outputs_of(topics), places)
@@ -133,6 +135,7 @@ def test_attempts_share_a_version_and_a_replay_replaces_the_same_input(
     environment = topics.environment | QUICK | {"ENRICHER_KAFKA__EPOCH": "2"}
     with worker(environment, "--until-caught-up", crash_at="offsets-sent:3") as process:
         assert -signal.SIGKILL == process.wait(PATIENCE_S)
+    expel(topics.bootstrap_servers, topics.group)
     with worker(environment, "--until-caught-up", stub=True) as process:
         assert 0 == process.wait(PATIENCE_S)
 

@@ -11,6 +11,7 @@ import pytest
 from kafka.harness import QUICK_FAILOVER, as_sent, assert_exactly_once, headers_of, publish, short_articles
 from kafka.killing_worker import DEATH, KILLING_WORD, MAX_DEATHS, PLACE
 from support.forked import Forked
+from support.operating import expel
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
@@ -21,10 +22,13 @@ KILLERS = 2
 
 
 def life(topics: Topics, instance: str, log: Path, **more: str) -> int:
-    """Run one process to its end; returns its exit code."""
+    """Run one process to its end, so that another one need not wait for the end of its session; returns its exit code."""
     settings = topics.environment | QUICK
     environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance} | more
-    return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
+    code = Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
+    if code:
+        expel(topics.bootstrap_servers, topics.group)
+    return code
 
 
 @pytest.mark.broker
