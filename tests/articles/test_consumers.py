@@ -58,11 +58,6 @@ def _records() -> Iterator[EnrichedRecord]:
 RECORDS = [*_records(), record_of_tasks()]
 
 
-def in_json(record: EnrichedRecord) -> dict[str, Any]:
-    """What the record says, as plain JSON says it; vectors as their numbers."""
-    return with_numbers(json.loads(encode_record(record)))
-
-
 def with_numbers(document: dict[str, Any]) -> dict[str, Any]:
     """A record with vectors as their numbers."""
     if "embeddings" not in document:
@@ -132,7 +127,7 @@ def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path:
             headers: Any = record_headers(raw, version=0, tombstone=False, content_type=writer.content_type)
             producer.produce(topics.output, writer.write(record), partition=0, headers=headers)
             said = {"schema_id": schema_id if writer.schema else -1, "form": writer.content_type.decode()}
-            expected.append(said | {"record": in_json(record)})
+            expected.append(said | {"record": with_numbers(json.loads(encode_record(record)))})
     assert producer.flush(PATIENCE_S) == 0
     place = (topics.bootstrap_servers, topics.output, str(len(expected)))
     lines = java(classes, "ReadRecords", *place, str(SCHEMAS / "enriched-record.v1.avsc"), str(compiled)).splitlines()

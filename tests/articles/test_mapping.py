@@ -14,7 +14,7 @@ from support.properties import any_text
 from support.records import article_in
 
 from enricher.errors import InvalidArticle
-from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, ArticleReader, FieldMapping
+from enricher.worker.articles import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping
 from enricher.worker.articles.mapping import FIELDS, MAX_CHARS, MAX_NAME_CHARS, OPTIONAL_FIELDS, optional_text
 from enricher.worker.commands.running import describe
 from enricher.worker.records import Article, Headers, Partition, RawRecord
@@ -356,12 +356,6 @@ OSLO = {"id": "a-1", "title": "Rain", "body": "Oslo"}
 MAPPED = {name: f"/deep/{name}" for name in OPTIONAL_FIELDS}
 
 
-def read(document: dict[str, Any], mapping: FieldMapping) -> Article:
-    """The article in a document."""
-    reader = ArticleReader(max_article_chars=1_000, max_value_bytes=1_000_000, mapping=mapping)
-    return article_in(reader.read(RawRecord(Partition("t", 0), 0, None, json.dumps(document).encode())))
-
-
 @pytest.mark.parametrize(
     ("number", "text"),
     [
@@ -391,7 +385,7 @@ def test_seconds_and_milliseconds_of_one_moment_are_one_time(moment: datetime) -
 def test_zero_is_no_time() -> None:
     """Protobuf, and many publishers, write it for a time that is not set."""
     for mapping in (FieldMapping(), FieldMapping(MAPPED)):
-        found = read(OSLO | {"published_at": 0, "deep": {"title": "Rain", "published_at": 0.0}}, mapping)
+        found = mapped(OSLO | {"published_at": 0, "deep": {"title": "Rain", "published_at": 0.0}}, mapping)
         assert Article("a-1", "Rain", "Oslo") == found
 
 
@@ -410,20 +404,20 @@ def test_an_article_is_read_without_a_wrong_field(name: str, wrong: object) -> N
     fields = others | {name: "x" * (MAX_CHARS[name] + 1) if wrong == "too long" else wrong}
     kept = {each: text for each, text in others.items() if each != name}
     expected = Article("a-1", kept.pop("title", ""), "Oslo", kept, dropped=(name,))
-    assert expected == read(OSLO | fields, FieldMapping(drop_wrong=True))
-    assert expected == read({"id": "a-1", "body": "Oslo", "deep": fields}, FieldMapping(MAPPED, drop_wrong=True))
+    assert expected == mapped(OSLO | fields, FieldMapping(drop_wrong=True))
+    assert expected == mapped({"id": "a-1", "body": "Oslo", "deep": fields}, FieldMapping(MAPPED, drop_wrong=True))
     for mapping, document in ((FieldMapping(), OSLO | fields), (FieldMapping(MAPPED), {**OSLO, "deep": fields})):
         with pytest.raises(InvalidArticle, match=f"^{name} "):
-            read(document, mapping)
+            mapped(document, mapping)
 
 
 def test_needed_fields_are_never_dropped() -> None:
     """Without its id or body, an article is none; nor without its only text."""
     for wrong, reason in (({"id": 1}, "id is not a string"), ({"body": 1}, "body is not a string")):
         with pytest.raises(InvalidArticle, match=reason):
-            read(OSLO | wrong, FieldMapping(drop_wrong=True))
+            mapped(OSLO | wrong, FieldMapping(drop_wrong=True))
     with pytest.raises(InvalidArticle, match="no visible character"):
-        read(OSLO | {"title": 1, "body": ""}, FieldMapping(drop_wrong=True))
+        mapped(OSLO | {"title": 1, "body": ""}, FieldMapping(drop_wrong=True))
 
 
 def test_the_setting_decides() -> None:

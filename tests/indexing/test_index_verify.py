@@ -41,13 +41,8 @@ def topics(broker: Cluster) -> Topics:
     """A topic with two documents and a deleted one, which the indexers have read."""
     topics = make_topics(broker.bootstrap_servers, PARTITIONS)
     write(topics.bootstrap_servers, topics.output, (output(*record) for record in RECORDS))
-    caught_up(topics)
-    return topics
-
-
-def caught_up(topics: Topics) -> None:
-    """The indexers have committed everything."""
     commit(topics.bootstrap_servers, f"{topics.group}.index", topics.output, {0: 1_000_000, 1: 1_000_000})
+    return topics
 
 
 @pytest.fixture

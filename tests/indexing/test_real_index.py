@@ -33,12 +33,6 @@ def opened(stage: Stage, url: str) -> SearchIndex:
     return open_index(IndexSettings(url=url, name=stage.topics.group))
 
 
-def versions_in(index: SearchIndex) -> dict[str, int]:
-    """Id and version of every document."""
-    index.refresh()
-    return dict(index.versions())
-
-
 def test_one_record_of_500_does_not_fit_and_the_rest_is_indexed(stage: Stage, search_url: str) -> None:
     """Updates, deletions, older versions and odd ids too: the index holds the newest of each key."""
     publishers = Publishers()
@@ -53,7 +47,8 @@ def test_one_record_of_500_does_not_fit_and_the_rest_is_indexed(stage: Stage, se
     expected = publishers.expected()
     expected.pop("key-481")
     with closing(opened(stage, search_url)) as index:
-        assert expected == versions_in(index)
+        index.refresh()
+        assert expected == dict(index.versions())
         noted = (index.meta() or {})["enricher"]
     assert (stage.topics.input, 0) == (noted["input_topic"], noted["epoch"])
     [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)

@@ -23,6 +23,7 @@ from enricher.worker.contracts import SchemaType, record_schema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 RELEASED = sorted(path for path in (SCHEMAS / "released").glob("*/*") if path.is_file())
+_TYPES: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _BODY = "an array of paragraphs was accepted, too: a text still is"
 _TIMES = "times as numbers were accepted, too: a text still is"
 _ON_REQUEST = "other content types, and headers of events, come only if an operator asks for them"
@@ -64,7 +65,7 @@ def broken(released: Path) -> dict[str, str]:
     """What today's schema of this name does to the released one: place and sentence."""
     today = SCHEMAS / released.name
     assert today.exists(), f"{released.name} was released and is gone"
-    return broken_promises(type_of(released.name), released.read_text("utf-8"), today.read_text("utf-8"))
+    return broken_promises(_TYPES[released.suffix], released.read_text("utf-8"), today.read_text("utf-8"))
 
 
 def test_todays_schemas_keep_what_was_released() -> None:
@@ -128,12 +129,6 @@ def test_the_schema_that_is_registered_accepts_what_the_contract_accepts() -> No
     assert {k: v for k, v in contract.schema.items() if k not in differing} == {
         k: v for k, v in registered.schema.items() if k not in differing
     }
-
-
-def type_of(file_name: str) -> SchemaType:
-    """The type of a schema in `schemas/`."""
-    types: dict[str, SchemaType] = {"avsc": "AVRO", "proto": "PROTOBUF", "json": "JSON"}
-    return types[file_name.rpartition(".")[2]]
 
 
 def broken_promises(schema_type: SchemaType, old: str, new: str) -> dict[str, str]:
