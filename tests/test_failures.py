@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.forked import Forked
-from support.logs import LINES, written_since
+from support.logs import LINES
 
 TESTS = Path(__file__).parent
 FAILS = """
@@ -125,13 +123,3 @@ def test_only_a_long_test_has_more_time(tmp_path: Path) -> None:
     refused = run(tmp_path, ASKS_IN_A_PLAIN_RUN)
     assert 1 == refused.returncode, refused.stdout + refused.stderr
     assert "a test that may take more than 240 s is marked as long" in refused.stdout
-
-
-@pytest.mark.slow
-def test_a_worker_for_which_no_file_is_named_has_a_log_all_the_same(tmp_path: Path) -> None:
-    """The log of a process that began with the test is one of those that its failure would show."""
-    program = tmp_path / "program.py"
-    program.write_text("import sys\nsys.stderr.write('the last words')\nsys.exit(3)\n")
-    began_s = time.time() - 1
-    assert 3 == Forked([str(program)], os.environ).wait()
-    assert "the last words" in [path.read_text() for path in written_since(began_s)]

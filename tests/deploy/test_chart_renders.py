@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import jsonschema
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
-import yaml
 from deploy.chart_rendering import (
     CI_FILES,
     NAMESPACE,
@@ -32,12 +30,10 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import CHART
 from enricher.cli import app
-from tools.programs import found, missing
 
 pytestmark = [needs_helm, pytest.mark.slow]
 
 CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule", "KafkaTopic", "KafkaUser"}
-PROMTOOL = found("promtool")
 READ_ONCE = cache(utils.schema_contents)
 NATIVE = {
     *("StatefulSet", "Deployment", "Job", "Service", "ServiceAccount", "ConfigMap"),
@@ -79,20 +75,6 @@ def test_custom_resources_are_valid() -> None:
             checked[each["kind"]] += 1
     assert set(checked) == CUSTOM
     assert checked["KafkaTopic"] >= 3
-
-
-@pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
-def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
-    """Each PrometheusRule is checked as a file of rules by promtool."""
-    rules = [each for each in everything(NEWEST) if each["kind"] == "PrometheusRule"]
-    names = set()
-    for number, each in enumerate(rules):
-        path = tmp_path / f"{number}.yaml"
-        path.write_text(yaml.safe_dump(each["spec"]), "utf-8")
-        answer = subprocess.run([str(PROMTOOL), "check", "rules", path], capture_output=True, text=True, check=False)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        names.add(each["metadata"]["name"])
-    assert names == {"news-enricher-alerts", "news-enricher-recording", "news-enricher-scaling"}
 
 
 def test_the_checks_catch_what_they_are_for() -> None:

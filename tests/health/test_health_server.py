@@ -175,29 +175,6 @@ def test_the_kubelet_is_answered_while_a_crowd_fills_the_port_of_the_page(health
         until(lambda: get(page, "/").status == 200, "the page has room again")
 
 
-def test_too_many_at_once_are_turned_away_and_served_later() -> None:
-    """All threads are held here; when they are done, the next request is answered."""
-    hold = threading.Event()
-
-    def held(_request: Request) -> Reply:
-        assert hold.wait(PATIENCE_S)
-        return line(HTTPStatus.OK, "done")
-
-    with serving({"/": held, "/other": lambda _asked: line(HTTPStatus.OK, "other")}) as port:
-        with connected(port, server_module.MAX_CONNECTIONS, b"GET / HTTP/1.1\r\n\r\n"):
-            until(lambda: refused(port), "the next one is turned away")
-            hold.set()
-        until(lambda: not refused(port), "there is room again")
-
-
-def refused(port: int) -> bool:
-    """Whether a connection is closed without an answer."""
-    try:
-        return raw(port, b"GET /other HTTP/1.1\r\n\r\n") == b""
-    except ConnectionError:  # it was closed before the request was read
-        return True
-
-
 def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:
     """The server closes while the thread of a request is held; nobody can connect any more."""
     asked, hold = threading.Event(), threading.Event()
