@@ -1,27 +1,47 @@
-"""`enricher doctor` against the real broker: a healthy set-up, and the ways in which one can be wrong."""
+"""`enricher doctor` against the real broker: a healthy set-up, and the ways in which one can be wrong.
+
+Also about tasks and their reports, and `--transactions`: its output, its exit code, and its clean-up however it ends.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
+from commands.model_app import run_model, tiny_model
 from confluent_kafka import Producer
+from kafka.test_transaction_trials import EveryReaderSeesAll, assert_nothing_is_left
+from support.heads import class_model, vector_model
 from support.operating import alter, commit, write
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
-from support.topics import Topics
+from support.topics import QUICK_TO_START, Topics
 
 from enricher.errors import BrokerError
+from enricher.operate.doctor import transactions as running
 from enricher.operate.doctor.articles import article_findings
 from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
+from enricher.operate.doctor.models import model_findings
+from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
+from enricher.operate.doctor.transactions import Result, finding_of
 from enricher.operate.topics import Admin, ClusterView
+from enricher.worker.inference.device.sessions import openvino_problem
+from enricher.worker.inference.graph.padded import OpenVinoBfloat16
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
+from enricher.worker.wiring import loaded_tasks
 from enricher.worker.wiring.kafka_clients import kafka_config
+from enricher.worker.wiring.loaded_tasks import load_model
+from enricher.workshop.gate import verdict
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 
@@ -231,3 +251,125 @@ def test_the_exit_code_is_that_of_the_worst_side() -> None:
     assert exit_code([model]) == 3
     assert exit_code([model, broker, Reporter("settings").fail("x", "", "")]) == 2
     assert as_json([model])["exit_code"] == 3
+
+
+LABELS = ("economy", "politics", "sports")
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Folders of heads by task: two on one encoder. Graphs are cached in the test's folder."""
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
+    for name, value in {**QUICK_TO_START, "ENRICHER_MODEL__DEVICE": "cpu"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(
+        loaded_tasks, "load_model", load_model
+    )  # a report that comes later decides, so it is not shared
+    ner = tiny_model(tmp_path / "ner")
+    return {"topics": class_model(ner, tmp_path / "topics", LABELS), "vectors": vector_model(ner, tmp_path / "vectors")}
+
+
+def model_checks(monkeypatch: pytest.MonkeyPatch, tasks: dict[str, dict[str, object]]) -> dict[str, Finding]:
+    """The findings about the models of these tasks, by check."""
+    monkeypatch.setenv("ENRICHER_TASKS", json.dumps(tasks))
+    return {finding.check: finding for finding in model_findings(load_settings())}
+
+
+def test_one_article_goes_through_the_heads_of_all_tasks(
+    found: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also through a task for another language."""
+    tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
+    told = model_checks(monkeypatch, {**tasks, "topics": {**tasks["topics"], "languages": ["de"]}})
+    assert {"model", "device", "precision", "one sentence"} == told.keys()
+    assert all(finding.verdict != "FAIL" for finding in told.values())
+    assert "topics: topics (" in told["model"].seen
+    assert "vectors: vectors (" in told["model"].seen
+    sentence = told["one sentence"].seen
+    assert any(f"topics {label} " in sentence for label in LABELS)
+    assert "vectors of " in sentence
+
+
+@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
+def test_the_report_that_keeps_a_worker_in_fp32_is_told(
+    found: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the missing ones with their commands, then the one that failed."""
+    monkeypatch.setattr(OpenVinoBfloat16, "problem", lambda _self: openvino_problem("fp32"))
+    tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
+    told = model_checks(monkeypatch, tasks)["precision"]
+    assert ("warn", True) == (told.verdict, told.seen.startswith("fp32 "))
+    for folder in found.values():
+        assert f"enricher model check {folder} --precision bf16" in told.advice
+    for name, value in {
+        "NEIGHBOURS_OF": 12,
+        "LEAST_COSINE": 0.9,
+        "LEAST_SAME_TEN": 0.0,
+        "MOST_TYPICAL_COSINE": 1.0,
+    }.items():
+        monkeypatch.setattr(verdict, name, value)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text("".join(json.dumps({"text": f"Match {n}.", "label": LABELS[n % 3]}) + "\n" for n in range(12)))
+    monkeypatch.delenv("ENRICHER_TASKS")
+    for name, code in (("vectors", 0), ("topics", 3)):
+        arguments = ("check", found[name], "--gold", gold, "--precision", "bf16", "--device", "cpu")
+        result = run_model(*arguments, cache_dir=tmp_path / "cache")
+        assert code == result.exit_code, (result.output, result.exception)
+    told = model_checks(monkeypatch, tasks)["precision"]
+    assert ("ok", True) == (told.verdict, told.seen.startswith("fp32 "))
+    assert "not openvino-bf16: topics: openvino-bf16 failed its gate: " in told.seen
+
+
+@pytest.mark.broker
+def test_a_broker_that_breaks_a_promise_is_exit_code_4(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table names the promise that does not hold with its consequence, and also those that hold."""
+    monkeypatch.setattr(running, "Clients", EveryReaderSeesAll)
+    result = run("doctor", "--transactions", env=topics.environment)
+    assert result.exit_code == 4, result.output
+    shown = " ".join(re.sub("[\u2500-\u257f]", " ", result.stdout).split())
+    assert "FAIL commit and abort does not hold: with a transaction open a committed reader saw" in shown
+    assert "FAIL offsets in the transaction does not hold" in shown
+    # Others read offsets of a transaction that has just been committed, for which such a reader does not wait.
+    assert "ok fencing by generation" in shown, shown
+    assert "Do not run a worker on this broker" in shown
+    verdicts = {promise.name: rf"(ok|FAIL) +{promise.name}" for promise in PROMISES}
+    assert [name for name, line in verdicts.items() if not re.search(line, result.stderr)] == [], "told as each ends"
+    assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")
+
+
+def no_trial(_clients: Clients) -> Outcome:
+    """Never called."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("holds", "verdict"), [(True, "ok"), (False, "FAIL"), (None, "FAIL")])
+def test_a_promise_that_was_not_tried_does_not_count_as_kept(holds: bool | None, verdict: str) -> None:  # noqa: FBT001
+    """It fails the command as one that does not hold."""
+    promise = Promise("p", "claim", "otherwise", no_trial)
+    assert finding_of(Result(promise, Outcome(holds, "seen")), "rights").verdict == verdict
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM delete what was created first, and the output says so."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "enricher", "doctor", "--transactions"],
+        env=os.environ | topics.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "topics of the trials" in line:
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "stopped early: deleting the topic" in said
+    assert "Traceback" not in said
+    assert_nothing_is_left(topics.bootstrap_servers, f"{topics.group}-doctor")

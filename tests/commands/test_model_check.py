@@ -1,25 +1,29 @@
-"""`enricher model check` and `inspect`: verdict, exit code and report."""
+"""`enricher model check`, `inspect` and `evaluate`: verdicts, figures, exit codes and reports, for heads of every kind."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from commands.model_app import run_model, tiny_model
 from safetensors.numpy import load_file, save_file
+from support.heads import class_model, vector_model
 from support.reports import empty_recipe
 
-from enricher.errors import ModelError, SettingsError
+from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import openvino_problem
 from enricher.worker.inference.graph.int8 import write_recipe
 from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.worker.inference.run import selection
 from enricher.worker.inference.run.model import EMBEDDED, open_model
-from enricher.workshop.gate.gold import DEFAULT_GOLD
+from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.gate.report import GateReport
 
 
@@ -144,3 +148,176 @@ def test_commands_about_models_name_the_unread_weights(command: str, folder: Pat
     assert NAMED in str(result.exception)
     assert not (tmp_path / "cache").exists()
     assert not (tmp_path / "out").exists()
+
+
+LABELS = ("economy", "politics", "sports")
+ENCODER_WEIGHT = "bert.encoder.layer.1.output.dense.bias"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    """Three heads on one encoder, and a fourth on an encoder with one other weight."""
+    ner = tiny_model(tmp_path / "ner")
+    topics = class_model(ner, tmp_path / "topics", LABELS)
+    other = class_model(ner, tmp_path / "other", LABELS, multi_label=True)
+    weights = load_file(other / "model.safetensors")
+    weights[ENCODER_WEIGHT] = weights[ENCODER_WEIGHT].copy()
+    weights[ENCODER_WEIGHT][0] += np.float32(0.5)
+    save_file(weights, other / "model.safetensors")
+    return {"ner": ner, "topics": topics, "vectors": vector_model(ner, tmp_path / "vectors"), "other": other}
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """Texts with topics."""
+    path = tmp_path / "gold.jsonl"
+    words = ("The budget grew", "The vote failed", "The match ended")
+    lines = [{"text": f"{words[number % 3]} in {number}.", "label": LABELS[number % 3]} for number in range(12)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def inspected(*sources: Path, cache_dir: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """What `inspect --json` says."""
+    result = run_model("inspect", *sources, "--device", "cpu", "--json", cache_dir=cache_dir, env=env)
+    assert result.exit_code == 0, (result.output, result.exception)
+    shown: dict[str, Any] = json.loads(result.stdout)
+    return shown
+
+
+def test_inspect_tells_what_each_kind_of_head_finds(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Labels and pooling; heads on one encoder have one encoder digest and digests of their own."""
+    facts = {name: inspected(folder, cache_dir=tmp_path) for name, folder in folders.items()}
+    assert ("ner", None, None) == tuple(facts["ner"][each] for each in ("kind", "multi_label", "pooling"))
+    assert ("classification", [*LABELS], False) == tuple(
+        facts["topics"][each] for each in ("kind", "labels", "multi_label")
+    )
+    assert facts["other"]["multi_label"]
+    assert ("embedding", None, "mean of all tokens", False) == tuple(
+        facts["vectors"][each] for each in ("kind", "labels", "pooling", "normalised")
+    )
+    assert 2 == len({each["encoder_digest"] for each in facts.values()})
+    assert 4 == len({each["digest"] for each in facts.values()})
+    shown = run_model("inspect", folders["vectors"], "--device", "cpu", cache_dir=tmp_path)
+    assert "int8 is calibrated for a single token classification head" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.skipif(openvino_problem("bf16") is not None, reason="the processor has no bf16 units")
+def test_check_without_a_folder_checks_the_models_of_all_tasks(
+    folders: dict[str, Path], labelled: Path, tmp_path: Path
+) -> None:
+    """Each once; --undo takes all of their reports away."""
+    tasks = {name: {"source": str(folders[name])} for name in ("topics", "vectors")}
+    env = {"ENRICHER_TASKS": json.dumps({**tasks, "again": {"source": str(folders["topics"])}})}
+    arguments = ("check", "--device", "cpu", "--precision", "bf16", "--gold", labelled)
+    result = run_model(*arguments, cache_dir=tmp_path / "cache", env=env)
+    assert result.exit_code in {0, ModelError.exit_code}, (result.output, result.exception)
+    reports = [GateReport.model_validate_json(path.read_bytes()) for path in (tmp_path / "cache").glob("*/gate-*.json")]
+    assert {"topics", "vectors"} == {each.bound_to.model_name for each in reports}
+    assert 2 == len(reports)
+    run_model("check", "--undo", cache_dir=tmp_path / "cache", env=env)
+    assert [] == [*(tmp_path / "cache").glob("*/gate-*.json")]
+
+
+@pytest.mark.parametrize("name", ["topics", "vectors"])
+def test_prepare_makes_a_folder_of_every_kind(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    """Complete: the same digest, the graph, and what describes the head."""
+    out = tmp_path / "out"
+    arguments = ("--out", out, "--device", "cpu", "--precision", "fp32")
+    result = run_model("prepare", folders[name], *arguments, cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert Checkpoint.open(folders[name]).digest == Checkpoint.open(out).digest
+    assert replace(Checkpoint.open(folders[name]).head) == Checkpoint.open(out).head
+    assert 1 == len(list(out.glob("graphs/*/model.onnx")))
+    assert [] == inspected(out, cache_dir=tmp_path)["manifest_problems"]
+
+
+def test_what_a_head_cannot_be_asked_is_refused(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
+    """With the reason: int8, entities where classes are needed, and the other way round."""
+    entities = tmp_path / "entities.jsonl"
+    entities.write_text('{"text": "In Rome", "entities": []}\n')
+    for arguments, error, message in (
+        (
+            ("prepare", folders["topics"], "--out", tmp_path / "out", "--precision", "int8"),
+            ModelError,
+            "a single token",
+        ),
+        (("check", folders["topics"], "--precision", "int8"), ModelError, "int8 is calibrated for a single token"),
+        (("check", folders["ner"], "--gold", labelled), FatalError, "entities"),
+        (("check", folders["other"], "--gold", entities), FatalError, "`label` and `labels`"),
+    ):
+        with pytest.raises(error, match=message):
+            raise run_model(*arguments, "--device", "cpu", cache_dir=tmp_path / "cache").exception or OSError
+    assert not (tmp_path / "out").exists()
+
+
+FP32 = ("--device", "cpu", "--precision", "fp32")
+
+
+def gold_file(folder: Path, *lines: object) -> Path:
+    """The lines as a gold set."""
+    path = folder / "gold.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_figures_are_those_of_the_gold_set(tmp_path: Path) -> None:
+    """Counts by label add up, F1 follows from them, shares lie in their intervals."""
+    gold = tmp_path / "gold.jsonl"
+    gold.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:80]))
+    result = run_model("evaluate", EMBEDDED, "--gold", gold, *FP32, "--json", cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    overall, by_label = found["overall"], found["by_label"]
+    assert sum(len(each.entities) for each in read_gold(gold).texts) == overall["expected"]
+    for count in ("right", "predicted", "expected"):
+        assert (
+            overall[count] == sum(each[count] for each in by_label) == sum(each[count] for each in found["by_length"])
+        )
+    assert 2 * overall["right"] / (overall["predicted"] + overall["expected"]) == pytest.approx(overall["f1"]["value"])
+    assert 0.5 < overall["f1"]["low"] < overall["f1"]["value"] < overall["f1"]["high"] < 1
+
+
+def test_classes_are_measured_too(tmp_path: Path) -> None:
+    """Each text has one, so as many are found as expected, and each error counts for two classes."""
+    model = class_model(tiny_model(tmp_path / "ner"), tmp_path / "topics", ("<b>", "\u202ex", "c"))
+    gold = gold_file(tmp_path, *({"text": f"Story {number}", "label": "<b>"} for number in range(10)))
+    arguments = ("--gold", gold, *FP32, "--json")
+    result = run_model("evaluate", model, *arguments, cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, result.output
+    overall = json.loads(result.stdout)["overall"]
+    assert 10 == overall["expected"] == overall["predicted"]
+
+
+def test_long_texts_and_a_model_that_finds_nothing_are_measured(tmp_path: Path) -> None:
+    """100,000 characters in one text; where nothing is found there is no precision, and a sentence says so."""
+    model = tiny_model(tmp_path / "tiny")
+    config = json.loads((model / "config.json").read_bytes())
+    config["id2label"] = dict.fromkeys(config["id2label"], "O") | {"0": "B-PER"}
+    (model / "config.json").write_text(json.dumps(config))
+    text = "a b c d " * 12_500
+    gold = gold_file(tmp_path, {"text": text, "entities": [{"start": 99_990, "end": 99_991, "label": "PER"}]})
+    result = run_model("evaluate", model, "--gold", gold, *FP32, "--json", cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    found = json.loads(result.stdout)
+    assert 1 == found["overall"]["expected"]
+    assert ["1025+"] == [each["name"] for each in found["by_length"]]
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    """A model that gives no labels, one that is none, labels that it does not have, and an empty file."""
+    tiny = tiny_model(tmp_path / "tiny")
+    odd = shutil.copytree(tiny, tmp_path / "odd")
+    (odd / "config.json").write_text((odd / "config.json").read_text().replace('-PER"', '-\\ud800PER"'))
+    gold = gold_file(tmp_path, {"text": "In Rome", "entities": [{"start": 3, "end": 7, "label": "<i>"}]})
+    for model, error, message in (
+        (vector_model(tiny, tmp_path / "vectors"), SettingsError, "only entities and classes"),
+        (tmp_path, ModelError, "config.json"),
+        (odd, ModelError, "half a surrogate pair"),
+        (tiny, FatalError, r"line 1: entities.0.label: .*'<i>'"),
+    ):
+        with pytest.raises(error, match=message):
+            raise run_model("evaluate", model, "--gold", gold, *FP32, cache_dir=tmp_path / "cache").exception or OSError
+    gold.write_text("")
+    with pytest.raises(FatalError, match="is empty"):
+        raise run_model("evaluate", tiny, "--gold", gold, *FP32, cache_dir=tmp_path).exception or OSError

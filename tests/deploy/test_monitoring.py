@@ -1,6 +1,7 @@
 """The monitoring: alerts and recording rules, the dashboard and the runbook. They name only what there is.
 
-promtool runs the rules' unit tests; each alert has a positive and a negative case, one panel or more, and one entry.
+promtool runs the rules' unit tests; each alert has a positive and a negative case, one panel or more, and one entry. It
+also runs the query of deploy/scaling.md on invented workers.
 """
 
 from __future__ import annotations
@@ -272,3 +273,58 @@ def test_every_exit_code_of_a_worker_has_its_line() -> None:
     """A worker that keeps restarting gives the reason in its exit code; the table of codes says what to do."""
     told = {int(code) for code in re.findall(r"^\| (\d+) \| .+ \| \S.* \|$", RUNNING, flags=re.MULTILINE)}
     assert EXIT_CODES.keys() - {0} - OF_OTHER_COMMANDS == told
+
+
+def query() -> str:
+    """The query as printed on the page."""
+    page = (ROOT / "deploy" / "scaling.md").read_text("utf-8")
+    printed = re.search(r"```promql\n(ceil\(.*?)```", page, re.DOTALL)
+    assert printed
+    return printed[1]
+
+
+def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[dict[str, str]]:
+    """Series of workers with two threads each, busy for `share` of their time."""
+    concurrency, every_s = 2, 15
+    series = {
+        "enricher_engine_busy_time_seconds_total": f"0+{share * concurrency * every_s}x40",
+        "enricher_engine_concurrency": f"{concurrency}x40",
+        "enricher_oldest_age_seconds": f"{age_s}x40",
+        "enricher_partitions": f"{partitions / count}x40",
+    }
+    return [
+        {"series": f'{name}{{job="enricher", pod="enricher-{number}"}}', "values": values}
+        for name, values in series.items()
+        for number in range(count)
+    ]
+
+
+SCALES = [
+    (2, 0.5, 0.3, 24, 2),
+    (4, 0.3, 0.3, 24, 2),
+    (2, 0.99, 5, 24, 3),
+    (2, 1.0, 90, 24, 4),
+    (4, 1.0, 3600, 24, 12),
+    (8, 1.0, 0.3, 24, 12),
+    (20, 0.6, 5, 24, 24),
+    (2, 0.0, 0.3, 24, 0),
+    (4, 1.0, 3600, 6, 6),
+]
+"""Workers, the share of their time in which they are busy, the oldest record's age, partitions; and the workers wanted."""
+
+
+@with_promtool
+def test_the_query_asks_for_the_workers_that_it_takes(tmp_path: Path) -> None:
+    """Fewer if they are idle, more if they are busy or late; each has as many partitions, and none is without one."""
+    rules = {"groups": [{"name": "scaling", "rules": [{"record": "wanted_workers", "expr": query()}]}]}
+    tests = []
+    for count, share, age_s, partitions, wanted in SCALES:
+        series = workers(count, share=share, age_s=age_s, partitions=partitions)
+        samples = [{"labels": "wanted_workers", "value": wanted}]
+        expected = {"expr": "wanted_workers", "eval_time": "5m", "exp_samples": samples}
+        tests.append({"interval": "15s", "input_series": series, "promql_expr_test": [expected]})
+    test = {"rule_files": ["rules.yaml"], "evaluation_interval": "15s", "tests": tests}
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules), "utf-8")
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test), "utf-8")
+    outcome = promtool("test", "rules", tmp_path / "test.yaml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr

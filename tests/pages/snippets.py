@@ -5,7 +5,7 @@
 Above a block that no test of this folder executes stands one of these comments, which readers do not see:
 
     <!-- not run: why -->
-    <!-- run by tests/deploy/test_scaling_query.py -->
+    <!-- run by tests/deploy/test_monitoring.py -->
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ published, and the next process starts at the committed offsets.
 The watchdog is a Python thread, so it cannot run while C code holds the interpreter's lock. Then `ProcessTimer` ends the
 process.
 
-Every guard, and its bound (tests/test_waits.py compares them with the code):
+Every guard, and its bound (tests/test_structure.py compares them with the code):
 
     starting                                   worker.start_timeout_s
     connecting, recovering, rewinding          a request to each URL of the registry, 20 s, and 5 s,
