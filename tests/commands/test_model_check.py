@@ -177,9 +177,9 @@ def labelled(tmp_path: Path) -> Path:
     return path
 
 
-def inspected(*sources: Path, cache_dir: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
+def inspected(source: Path, cache_dir: Path) -> dict[str, Any]:
     """What `inspect --json` says."""
-    result = run_model("inspect", *sources, "--device", "cpu", "--json", cache_dir=cache_dir, env=env)
+    result = run_model("inspect", source, "--device", "cpu", "--json", cache_dir=cache_dir)
     assert result.exit_code == 0, (result.output, result.exception)
     shown: dict[str, Any] = json.loads(result.stdout)
     return shown

@@ -16,7 +16,6 @@ from support.patience import PATIENCE_S, wait_until
 from enricher.worker.health.routes import Route, page_routes, probe_routes
 from enricher.worker.health.server import HealthServer
 from enricher.worker.health.worker_health import View, Waits, WorkerHealth
-from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 FACTS = WorkerFacts("worker-0", "enricher", "articles", "entities", "articles.dead-letters", "1.2.3")
@@ -34,14 +33,12 @@ MODEL = ModelFacts(
 GPU = GpuUse("NVIDIA H200", utilization=0.9, used_bytes=3 * 2**30, total_bytes=141 * 2**30)
 
 
-def view_of(
-    process: Process, *, watched: Callable[[], Watched | None] = lambda: None, gpus: tuple[GpuUse, ...] = ()
-) -> View:
+def view_of(process: Process, *, gpus: tuple[GpuUse, ...] = ()) -> View:
     """A worker of the fake world, as health sees it."""
     pacing, recovery = process.worker.pacing, process.worker.recovery
     return View(
         observed=Observed(FACTS, MODEL, process.counters, process.worker.snapshots.read, gpus=lambda: gpus),
-        watched=watched,
+        watched=lambda: None,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),
     )
@@ -71,11 +68,11 @@ class Answer:
         return orjson.loads(self.body)
 
 
-def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*", timeout_s: float = 30.0) -> Answer:
+def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 30.0) -> Answer:
     """Send one request. Raises OSError if there is no answer."""
     connection = http.client.HTTPConnection(LOCALHOST, port, timeout=timeout_s)
     try:
-        connection.request(method, path, headers={"Accept": accept})
+        connection.request(method, path)
         response = connection.getresponse()
         return Answer(response.status, response.read(), dict(response.getheaders()))
     finally:

@@ -76,10 +76,10 @@ class Browser(Closing):
         result: dict[str, Any] = answer["result"]
         return result
 
-    def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+    def size(self, width: int, *, dark: bool = False) -> None:
         """Set the window size in CSS pixels, and the preference for dark colours."""
         self.tell(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.tell("Emulation.setEmulatedMedia", features=[scheme])

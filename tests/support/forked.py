@@ -33,8 +33,7 @@ class Forked:
     """A program started as `python ARGUMENTS` would be: `["-m", "enricher", "run"]`, or a path. Used like a `Popen`.
 
     Its standard error goes to the end of `log`, a new file in the folder of logs if there is none. `stdin` and `stdout` are
-    files too; without the first, its standard input is the attribute `stdin`. With `answers`, its standard output is the
-    attribute `stdout`, to read. May be used from several threads.
+    files too; without the first, its standard input is the attribute `stdin`. May be used from several threads.
     """
 
     def __init__(
@@ -45,18 +44,15 @@ class Forked:
         *,
         stdin: Path | None = None,
         stdout: Path | None = None,
-        answers: bool = False,
     ) -> None:
         log = log or new_log("worker")
         log.touch()  # so that it can be read at once
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
-        (its_input, ours), (our_input, its_output) = context.Pipe(duplex=False), context.Pipe(duplex=False)
-        with its_input, ours, our_input, its_output:
+        its_input, ours = context.Pipe(duplex=False)
+        with its_input, ours:
             self.stdin = os.fdopen(os.dup(ours.fileno()), "wb")
-            self.stdout = os.fdopen(os.dup(our_input.fileno()), "rb") if answers else None
-            pipes = (its_input, its_output if answers else None)
-            started = list(arguments), dict(environment), pipes, (stdin, stdout, log)
+            started = list(arguments), dict(environment), its_input, (stdin, stdout, log)
             self._process = context.Process(target=_run, args=started, daemon=True)
             with _LOCK, _one_thread():
                 self._process.start()
@@ -127,13 +123,11 @@ def _one_thread() -> Iterator[None]:
 def _run(
     arguments: Sequence[str],
     environment: Mapping[str, str],
-    pipes: Sequence[Connection | None],
+    its_input: Connection,
     streams: Sequence[Path | None],
 ) -> None:
-    for number, pipe in enumerate(pipes):
-        if pipe is not None:
-            os.dup2(pipe.fileno(), number)
-            pipe.close()
+    os.dup2(its_input.fileno(), 0)
+    its_input.close()
     for number, path in enumerate(streams):
         if path is not None:
             with path.open("ab" if number else "rb") as file:

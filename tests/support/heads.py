@@ -21,18 +21,16 @@ def class_model(
     labels: Sequence[str],
     *,
     multi_label: bool = False,
-    classifier: npt.NDArray[np.float32] | None = None,
     bias: npt.NDArray[np.float32] | None = None,
     scale: float = 1.0,
 ) -> Path:
-    """The encoder in `source` (BERT) with a classification head: random unless `classifier` is given."""
+    """The encoder in `source` (BERT) with a random classification head."""
     weights = _encoder(source, folder)
     config: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
     width, random = config["hidden_size"], np.random.default_rng(7)
     weights["bert.pooler.dense.weight"] = np.eye(width, dtype=np.float32)
     weights["bert.pooler.dense.bias"] = np.zeros(width, np.float32)
-    drawn = random.normal(0, scale, (len(labels), width)).astype(np.float32)
-    weights["classifier.weight"] = drawn if classifier is None else classifier
+    weights["classifier.weight"] = random.normal(0, scale, (len(labels), width)).astype(np.float32)
     weights["classifier.bias"] = np.zeros(len(labels), np.float32) if bias is None else bias
     config |= {
         "architectures": ["BertForSequenceClassification"],
@@ -52,17 +50,13 @@ def number_model(source: Path, folder: Path) -> Path:
     return folder
 
 
-def vector_model(source: Path, folder: Path, *, mean: bool = True) -> Path:
-    """The encoder in `source` (BERT) as sentence embeddings."""
+def vector_model(source: Path, folder: Path) -> Path:
+    """The encoder in `source` (BERT) as sentence embeddings by the mean of tokens."""
     weights = {name.removeprefix("bert."): value for name, value in _encoder(source, folder).items()}
     config: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
     config |= {"architectures": ["BertModel"]}
     (folder / "1_Pooling").mkdir()
-    pooling = {
-        "word_embedding_dimension": config["hidden_size"],
-        "pooling_mode_mean_tokens": mean,
-        "pooling_mode_cls_token": not mean,
-    }
+    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     _write(folder, config, weights)
     return folder

@@ -22,13 +22,12 @@ def topic_id(bootstrap_servers: str, topic: str) -> str | None:
         return None
 
 
-def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS, *, leader: int | None = None) -> str:
-    """Delete a topic and create it again, empty, led by this node if one is named; returns the new id."""
-    placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
+def make_again(bootstrap_servers: str, topic: str) -> str:
+    """Delete a topic and create it again, empty; returns the new id."""
     admin = admin_of(bootstrap_servers)
     before = topic_id(bootstrap_servers, topic)
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    again = NewTopic(topic, partitions, **placed)
+    again = NewTopic(topic, PARTITIONS, 1)
     wait_until(lambda: _created(admin, again), PATIENCE_S, f"{topic} is deleted, and can be created")
     found: list[str | None] = []
 

@@ -16,8 +16,8 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, every
     assert waiting.wait_until(condition, timeout_s, every_s), f"not within {timeout_s:g} s: {what}"
 
 
-def retry(action: Callable[[], object], *errors: type[Exception], between: Callable[[], object] = lambda: None) -> None:
-    """Repeat an action until it raises none of these errors, with `between` after each; fails with the last of them."""
+def retry(action: Callable[[], object], *errors: type[Exception]) -> None:
+    """Repeat an action until it raises none of these errors; fails with the last of them."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -25,7 +25,6 @@ def retry(action: Callable[[], object], *errors: type[Exception], between: Calla
         except errors:
             if time.monotonic() > deadline_s:
                 raise
-            between()
             time.sleep(0.02)
         else:
             return

@@ -48,11 +48,10 @@ def plain_record(
     entities: Sequence[Entity],
     coverage: Coverage,
     *,
-    model: ModelCard = MODEL,
     labels: Mapping[tuple[str, str], int] | None = None,
 ) -> EnrichedRecord:
-    """The record in which this model found these entities."""
-    return EnrichedRecord(article, entities, coverage, [TaskReport(only_task(model), coverage)], labels=labels or {})
+    """The record in which the model found these entities."""
+    return EnrichedRecord(article, entities, coverage, [TaskReport(only_task(MODEL), coverage)], labels=labels or {})
 
 
 def finished(raw: RawRecord, outcome: Outcome) -> Ticket:

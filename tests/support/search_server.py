@@ -41,9 +41,9 @@ def error(status: int, kind: str, reason: str = "as the test wants it") -> Answe
     return status, {"error": {"type": kind, "reason": reason}, "status": status}
 
 
-def refuse(status: int, kind: str = "some_exception") -> Behaviour:
+def refuse(status: int) -> Behaviour:
     """Nothing of it is done."""
-    return lambda _handler, _body: error(status, kind)
+    return lambda _handler, _body: error(status, "some_exception")
 
 
 def cut_before(_handler: Handler, _body: bytes) -> None:

@@ -57,13 +57,13 @@ def some_counters() -> Counters:
     return counters
 
 
-def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> Observed:
+def observed(counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
         worker=WORKER,
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
         counters=counters or some_counters(),
-        snapshot=lambda: snapshot,
+        snapshot=lambda: LEVELS,
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
     )
 
