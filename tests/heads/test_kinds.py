@@ -120,18 +120,13 @@ def missing(kind: type[Head]) -> Iterator[str]:
             yield f"{name}: {place} lacks {words.strip()}"
     if not hasattr(Record, field):
         yield f"{name}: Record, in enricher/answers.py, has no property {field}"
-    if field not in template_fields() and field != "embeddings":  # vectors are not searched
+    mapped = index_template("articles", "opensearch")["template"]["mappings"]["properties"]
+    if field not in mapped and field != "embeddings":  # vectors are not searched
         yield f"{name}: the index template has no field {field}"
     if kind.compares != (name in YARDSTICKS):
         yield f"{name}: compares is {kind.compares}, and enricher/workshop/gate/quality_gate.py says otherwise"
     if kind.labelled != is_measured(name):
         yield f"{name}: labelled is {kind.labelled}, and enricher/workshop/evaluate.py says otherwise"
-
-
-def template_fields() -> set[str]:
-    """The fields that the index knows."""
-    template = index_template("articles", "opensearch")
-    return {*template["template"]["mappings"]["properties"]}
 
 
 def is_measured(name: TaskKind) -> bool:

@@ -201,16 +201,6 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint.open(Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model")))
 
 
-def test_a_model_without_a_recipe_is_told_how_to_get_one(checkpoint: Checkpoint) -> None:
-    """The command, with the folder."""
-    problem = recipe_problem(checkpoint, OpenVinoInt8())
-    assert f"there is no int8.json in {checkpoint.folder}" in (problem or "")
-    assert f"`enricher model prepare {checkpoint.folder} --out DIR --precision int8` makes one" in (problem or "")
-    assert recipe_problem(checkpoint, OpenVinoBfloat16()) is None
-    with pytest.raises(ModelError, match=r"there is no int8\.json"):
-        prepare_variant(checkpoint, OpenVinoInt8(), "cpu", cache_dir=checkpoint.folder)
-
-
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [

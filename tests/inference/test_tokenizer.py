@@ -7,10 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from inference.conftest import tokenized
 from inference.test_loading import loaded
@@ -18,11 +16,10 @@ from support.patience import PATIENCE_S
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.errors import InvalidArticle
-from enricher.worker.heads.labels import LabelScheme, decode_entities
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import PreparedModel
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-from enricher.worker.records import Article, OwnedLabels, TokenizedArticle, TokenizedField, Window
+from enricher.worker.records import Article, TokenizedArticle, TokenizedField, Window
 
 Ours = Callable[..., ArticleTokenizer]
 
@@ -216,35 +213,6 @@ def test_a_special_token_in_a_text_is_spelled_out(ours: Ours) -> None:
 def test_added_tokens_that_are_not_special_stay(ours: Ours) -> None:
     """They are words that the model was given, with the ids that it was given them with."""
     assert unigram().token_to_id("Prius") == tokenized(ours(unigram), "Anna Prius").fields[1].ids[-1]
-
-
-SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
-
-
-def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tuple[int, int, str]]:
-    """What is found where every token has this label."""
-    article, tokens = Article("1", "", text), tokenized(tokenizer, text)
-    length = tokens.length_tokens
-    labels = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]
-    return [(each["start"], each["end"], each["text"]) for each in decode_entities(article, tokens, labels, SCHEME)]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\ufdfa", ["\ufdfa"]),
-        ("Anna \ufdfa Paris", ["Anna", "\ufdfa", "Paris"]),
-        ("Anna\ufdfaParis", ["Anna\ufdfaParis"]),
-        ("\ufdfa\ufdfa Anna", ["\ufdfa\ufdfa", "Anna"]),
-        ("Anna Paris", ["Anna", "Paris"]),
-    ],
-)
-def test_tokens_of_one_character_make_one_entity(text: str, expected: list[str], ours: Ours) -> None:
-    """U+FDFA is four words in Unicode's compatibility variant: as four entities they would stand in one place."""
-    found = entities_of(ours(unigram), text, label=1)
-    assert expected == [each for _, _, each in found]
-    assert all(text[start:end] == each for start, end, each in found)
-    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(found))
 
 
 @pytest.mark.parametrize("limit", [*range(1, 16), 30])

@@ -131,16 +131,6 @@ def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
     )
 
 
-def test_windows_carry_special_tokens_and_the_ids_of_title_and_body() -> None:
-    """The title leads into the body without a break; every window begins and ends as the model expects."""
-    ticket = Ticket(raw(0), 0.0)
-    windows = WindowCutter(8, 2, (101, 100), (102,)).cut(ticket, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
-    assert [[101, 100, 1, 2, 3, 4, 5, 102], [101, 100, 4, 5, 6, 7, 8, 102]] == [list(window.ids) for window in windows]
-    assert [(0, 0, 4), (3, 4, 8)] == [(window.start, window.own_start, window.own_stop) for window in windows]
-    assert all(window.specials_before == 2 and window.arrived_s == 7.5 for window in windows)
-    assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
-
-
 @given(plans(), st.data())
 def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Plan, data: st.DataObject) -> None:
     """One window or many, with any number of special tokens on either side, wherever title and body meet."""
@@ -150,12 +140,14 @@ def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Pla
     before, after = around[:first_after], around[first_after:]
     ids, title_tokens = [1000 + token for token in range(length)], data.draw(st.integers(0, length))
     cutter = WindowCutter(content + len(before) + len(after), overlap, tuple(before), tuple(after))
-    windows = cutter.cut(Ticket(raw(0), 0.0), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)
+    ticket = Ticket(raw(0), 0.0)
+    windows = cutter.cut(ticket, article(ids[:title_tokens], ids[title_tokens:]), now_s=7.5)
     expected = [[*before, *ids[span.start : span.stop], *after] for span in plan_windows(*plan)]
     assert expected == [window.ids.tolist() for window in windows]
     owned = [(span.start, span.own_start, span.own_stop) for span in plan_windows(*plan)]
     assert owned == [(window.start, window.own_start, window.own_stop) for window in windows]
-    assert all(window.specials_before == len(before) for window in windows)
+    assert all(window.specials_before == len(before) and window.arrived_s == 7.5 for window in windows)
+    assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
 
 
 @pytest.mark.parametrize(("body_tokens", "count"), [(10, 3), (0, 0)])

@@ -251,11 +251,3 @@ def test_a_feed_with_bad_articles_goes_on_for_ever() -> None:
     assert false_stops(0.05, articles=1e9 * 366 * 86_400 * 1_000) < 1e-300
     assert false_stops(0.30, articles=1e12) < 1e-25
     assert false_stops(0.60, articles=1e6) > 1, "guards the test: of a feed that is mostly bad, there are"
-
-
-def test_a_topic_of_which_nothing_can_be_read_stops_after_some_hundred() -> None:
-    """With the defaults."""
-    offsets = Offsets()
-    limits = Limits(DEFAULTS.max_in_a_row, DEFAULTS.max_ratio, WINDOW_ARTICLES)
-    assert Process(offsets, limits).publish("-" * 5_000)
-    assert sum(offsets.next.values()) == 300
