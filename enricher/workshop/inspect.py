@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -18,8 +20,11 @@ from enricher.worker.inference.checkpoint.onnx_model import OnnxModel, read_grap
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
+from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.external import wrap
+from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.int8 import read_recipe
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import advice_for
 from enricher.worker.inference.run.model import EMBEDDED, open_model
 from enricher.worker.inference.run.selection import choose, missed_target, obstacle_to, variants_for, why_not_reduced
@@ -95,7 +100,10 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     try:
         if isinstance(checkpoint, OnnxModel):
             wrap(checkpoint, read_graph(checkpoint.onnx_path))
-    except ModelError as error:  # no variant can serve a graph that cannot be fed
+        else:
+            with Path(os.devnull).open("wb") as nowhere:
+                build([checkpoint], PaddedFloat32(), OnnxWriter(nowhere, os.devnull))
+    except ModelError as error:  # no variant can serve a graph that cannot be built or fed
         refusal = str(error)
     chosen = choose([checkpoint], device, "auto", cache_dir=cache_dir)
     obstacles = [

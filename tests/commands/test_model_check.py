@@ -106,6 +106,15 @@ def test_fp32_needs_no_check_and_a_variant_of_elsewhere_cannot_be_checked(
     assert "the processor has no VNNI" in str(error)
 
 
+def test_inspect_says_that_weights_do_not_fit(model: Path, tmp_path: Path) -> None:
+    """No variant may serve, and each says which weight it is."""
+    config = json.loads((model / "config.json").read_bytes())
+    (model / "config.json").write_text(json.dumps(config | {"intermediate_size": 7}))
+    facts = json.loads(run_model("inspect", model, "--device", "cpu", "--json", cache_dir=tmp_path).stdout)
+    assert {False} == {variant["may_serve"] or variant["chosen_by_auto"] for variant in facts["variants"]}
+    assert all("intermediate.dense.weight is" in variant["why"] for variant in facts["variants"])
+
+
 def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
     """The embedded one, for people and for machines."""
     shown = run_model("inspect", "--device", "cpu", cache_dir=tmp_path)

@@ -78,7 +78,7 @@ class Checkpoint:
         described = (folder / name for name in described_in)
         files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described)
         opened = cls(folder, config, head, files, digest_of(folder, files), file_of)
-        for name in head_weights(opened.family, kind.layers) if kind.layers == "classifier" else ():
+        for name in head_weights(opened.family, kind.layers):
             opened._stored_name(name)  # refuses a folder without it
         return opened
 
