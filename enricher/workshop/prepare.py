@@ -25,6 +25,7 @@ from enricher.errors import ModelError, SettingsError
 from enricher.worker.commands.console import remark_console, remark_table
 from enricher.worker.heads import KINDS
 from enricher.worker.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, TOKENIZER_FILES, Checkpoint
+from enricher.worker.inference.checkpoint.onnx_model import has_weights
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.inference.device.sessions import Device
 from enricher.worker.inference.graph.graph_files import GRAPHS_FOLDER
@@ -255,6 +256,8 @@ ALLOWED = (
     "LICENSE*",
 )
 """The files that are downloaded: those that inference/checkpoint and inference/tokenizer read, and the licence."""
+EXPORT = ("model.onnx*", "onnx/model.onnx*")
+"""The files of an export in float32, which is downloaded if no graph can be built from the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,11 @@ def fetch(source: str, revision: str | None) -> ModelFolder:
     from huggingface_hub import snapshot_download  # noqa: PLC0415  an HTTP client, which a folder does not need
 
     try:
-        folder = snapshot_download(source, revision=revision, allow_patterns=list(ALLOWED))
+        folder = Path(snapshot_download(source, revision=revision, allow_patterns=list(ALLOWED)))
+        if not has_weights(folder):
+            snapshot_download(source, revision=folder.name, allow_patterns=list(EXPORT))
+    except ModelError:
+        raise
     except Exception as error:  # errors of the hub's client, its HTTP client and the system share no base class
         message = (
             f"{source} is not a folder here and cannot be fetched from the hub: {_first_line(error)}. Without a network, "
@@ -281,7 +288,7 @@ def fetch(source: str, revision: str | None) -> ModelFolder:
         )
         raise ModelError(message) from error
     # The client's cache keeps one folder per commit, named after it.
-    return ModelFolder(Path(folder), revision=Path(folder).name)
+    return ModelFolder(folder, revision=folder.name)
 
 
 def _first_line(error: Exception) -> str:

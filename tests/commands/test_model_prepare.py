@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
+from inference.conftest import change_config
 from support.reports import empty_recipe
 
 from enricher.errors import ModelError
@@ -18,7 +19,7 @@ from enricher.worker.inference.device.sessions import openvino_problem
 from enricher.worker.inference.graph.int8 import write_recipe
 from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.worker.inference.run.model import prepare
-from enricher.workshop.prepare import ALLOWED, fetch
+from enricher.workshop.prepare import ALLOWED, EXPORT, fetch
 from enricher.workshop.prepared_folder import Manifest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -185,17 +186,29 @@ def test_a_folder_wins_over_a_hub_id_and_a_path_is_never_looked_up(
         assert Path(path) == fetch(path, None).folder
 
 
-def test_only_weights_without_code_and_plain_files_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub is asked by pattern, and no pattern matches a pickle or a Python file."""
-    asked: dict[str, object] = {}
+def test_only_weights_without_code_and_plain_files_are_asked_for(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub is asked by pattern, and no pattern matches a pickle or a Python file.
 
-    def snapshot_download(name: str, **options: object) -> str:
-        asked.update(options, name=name)
-        return f"/cache/{COMMIT}"
+    An export comes too if there are no weights, or weights of a family that we build no graph for.
+    """
+    asked, snapshot = list[tuple[object, ...]](), tmp_path / COMMIT
+    source.rename(snapshot)
+
+    def snapshot_download(name: str, revision: str, allow_patterns: list[str]) -> str:
+        asked.append((name, revision, allow_patterns))
+        return str(snapshot)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    whole, export = ("someone/model", "main", list(ALLOWED)), ("someone/model", COMMIT, list(EXPORT))
     assert COMMIT == fetch("someone/model", "main").revision
-    assert ("someone/model", "main", list(ALLOWED)) == (asked["name"], asked["revision"], asked["allow_patterns"])
+    assert [whole] == asked
+    change_config(snapshot, model_type="big_bird")
+    fetch("someone/model", "main")
+    (snapshot / "model.safetensors").unlink()
+    fetch("someone/model", "main")
+    assert [whole, *[whole, export] * 2] == asked
     dangerous = ("pytorch_model.bin", "modeling_x.py", "model.pkl", "model.pt", "tf_model.h5", "onnx/model.onnx")
     assert [] == [name for name in dangerous if any(Path(name).match(pattern) for pattern in ALLOWED)]
     wanted = ("model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "config.json")

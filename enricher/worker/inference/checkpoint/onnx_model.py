@@ -84,11 +84,14 @@ def onnx_files(folder: Path) -> list[Path]:
 
 def holds_onnx(folder: Path) -> bool:
     """True for a folder with an ONNX model, unless it also has weights that we can build a graph from."""
-    if not onnx_files(folder):
-        return False
+    return bool(onnx_files(folder)) and not has_weights(folder)
+
+
+def has_weights(folder: Path) -> bool:
+    """True for a folder with weights that we can build a graph from. Raises ModelError."""
     if not ((folder / SINGLE_FILE).is_file() or (folder / SHARD_INDEX).is_file()):
-        return True
-    return read_config(folder).get("model_type") not in FAMILIES
+        return False
+    return read_config(folder).get("model_type") in FAMILIES
 
 
 def folder_of(named: Path) -> Path:
