@@ -157,7 +157,7 @@ def main() -> None:
             for head in heads:
                 folder = write_deep(shape, head, Path(scratch) / shape / head)
                 texts = texts_of(LENGTHS_TOKENS)[: P2C_TEXTS if shape == "p2c" else None]
-                arrays[f"{shape} {head}"] = transformers_answers(folder, kind_of(head), head, texts)
+                arrays[f"{shape} {head}"] = transformers_answers(folder, head, texts)
     np.savez_compressed(FOLDER / "deep.npz", **arrays)
 
 

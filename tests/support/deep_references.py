@@ -75,8 +75,9 @@ def write_folder(
     return folder
 
 
-def transformers_answers(folder: Path, kind: Kind, head: str, texts: Sequence[Int32Array]) -> Float32Array:
+def transformers_answers(folder: Path, head: str, texts: Sequence[Int32Array]) -> Float32Array:
     """What transformers says of the texts. `mean vector` and `first vector` are made of the last hidden states."""
+    kind = kind_of(head)
     run = runner(folder, "AutoModel" if kind == "Model" else f"AutoModel{kind}")
     said = [run(ids) for ids in texts]
     if kind == "ForTokenClassification":

@@ -129,7 +129,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for head in ("labels", *HEADS):
             folder = write_deep(head, Path(scratch) / head)
-            arrays[head] = transformers_answers(folder, kind_of(head), head, texts_of(LENGTHS_TOKENS))
+            arrays[head] = transformers_answers(folder, head, texts_of(LENGTHS_TOKENS))
     np.savez_compressed(FOLDER / "deep.npz", **arrays)
 
 
