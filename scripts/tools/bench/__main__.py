@@ -23,7 +23,12 @@ from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figure
 LEGS = ("limit", "latency", "peers")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
-COMMANDS = {"fill": "tools.bench.fill", "gpu": "tools.bench.gpu.steps", "carry": "tools.bench.gpu.carry"}
+COMMANDS = {
+    "families": "tools.bench.families",
+    "fill": "tools.bench.fill",
+    "gpu": "tools.bench.gpu.steps",
+    "carry": "tools.bench.gpu.carry",
+}
 """Commands that are no legs: modules, imported when asked for, with `main`, and with `HELP` unless its docstring is that."""
 
 

@@ -20,11 +20,12 @@ _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Mean number of busy cores over `seconds`: of the broker, and of others than it, this process and its children."""
+    """Mean number of busy cores over `seconds`: of the broker, of others than it, and of this process with its children."""
 
     seconds: float
     broker_cores: float
     others_cores: float
+    own_cores: float = 0.0
 
 
 class LoadMeter:
@@ -40,7 +41,7 @@ class LoadMeter:
         seconds = max(now_s - began_s, 1e-9)
         own_s, broker_s = own_now - own, broker_now - broker
         others_s = max(0.0, busy_now - busy - own_s - broker_s)
-        return Load(seconds, broker_s / seconds, others_s / seconds)
+        return Load(seconds, broker_s / seconds, others_s / seconds, own_s / seconds)
 
     def _now(self) -> tuple[float, float, float, float]:
         brokers = set(self._broker_pids())

@@ -6,16 +6,17 @@ Weights are never zeros: with zeros a GPU draws less power and runs faster than 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 from safetensors.numpy import save_file
 
-from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES, BertFamily
+from enricher.worker.inference.checkpoint.configuration import FAMILIES
 from enricher.worker.inference.checkpoint.families import CLASSIFIER
 
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
@@ -35,6 +36,8 @@ class Shape:
     type_vocab_size: int = 2
     embedding_size: int | None = None
     """ELECTRA's narrower embeddings."""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that only this family has, or has another name for."""
 
     @property
     def layer_parameters(self) -> int:
@@ -125,45 +128,58 @@ def write_checkpoint(
     return folder
 
 
-def _config(shape: Shape) -> dict[str, object]:
-    kinds = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
-    kind = kinds.get(shape.model_type) or {"electra": "Electra", "distilbert": "DistilBert"}[shape.model_type]
+def _config(shape: Shape) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(shape).items() if value is not None and key != "others"}
+    after_padding = shape.model_type in {"roberta", "xlm-roberta", "camembert"}
     return {
-        **{key: value for key, value in asdict(shape).items() if value is not None},
-        "architectures": [f"{kind}ForTokenClassification"],
+        **values,
+        "architectures": [f"{_CLASSES[shape.model_type]}ForTokenClassification"],
         "hidden_act": "gelu",
-        "layer_norm_eps": 1e-5 if BERT_FAMILIES[shape.model_type].positions_after_padding else 1e-12,
-        "pad_token_id": 1 if BERT_FAMILIES[shape.model_type].positions_after_padding else 0,
+        "layer_norm_eps": 1e-5 if after_padding else 1e-12,
+        "pad_token_id": 1 if after_padding else 0,
         "id2label": {str(index): label for index, label in enumerate(LABELS)},
         "label2id": {label: index for index, label in enumerate(LABELS)},
+        **shape.others,
     }
 
 
+_CLASSES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "electra": "Electra",
+    "distilbert": "DistilBert",
+    "deberta-v2": "DebertaV2",
+    "modernbert": "ModernBert",
+}
+
+
 def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every weight."""
-    family, width = BERT_FAMILIES[shape.model_type], shape.embedding_size or shape.hidden_size
-    yield f"{family.embeddings('word_embeddings')}.weight", (shape.vocab_size, width)
-    yield f"{family.embeddings('position_embeddings')}.weight", (shape.max_position_embeddings, width)
-    if family.token_types:
-        yield f"{family.embeddings('token_type_embeddings')}.weight", (shape.type_vocab_size, width)
-    yield from _pair(family.embeddings("LayerNorm"), (width,))
-    if width != shape.hidden_size:
-        yield from _pair(family.projection, (shape.hidden_size, width))
-    for index in range(shape.num_hidden_layers):
-        yield from _layer(family, shape, index)
-    yield from _pair(CLASSIFIER, (len(LABELS), shape.hidden_size))
-
-
-def _layer(family: BertFamily, shape: Shape, index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    part, width = family.layer, shape.hidden_size
-    for name in (part.query, part.key, part.value, part.attention_output):
-        yield from _pair(family.in_layer(index, name), (width, width))
-    for name in (part.attention_norm, part.output_norm):
-        yield from _pair(family.in_layer(index, name), (width,))
-    yield from _pair(family.in_layer(index, part.intermediate), (shape.intermediate_size, width))
-    yield from _pair(family.in_layer(index, part.output), (width, shape.intermediate_size))
-
-
-def _pair(module: str, size: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{module}.weight", size
-    yield f"{module}.bias", size[:1]
+    """Name and shape of every weight, by what its module's name ends with."""
+    family, values = FAMILIES[shape.model_type], _config(shape)
+    config = family.config_class.model_validate(values)
+    width, inner, narrow = shape.hidden_size, shape.intermediate_size, shape.embedding_size or shape.hidden_size
+    sizes = {
+        "word_embeddings": (shape.vocab_size, narrow),
+        "tok_embeddings": (shape.vocab_size, narrow),
+        "position_embeddings": (shape.max_position_embeddings, narrow),
+        "token_type_embeddings": (shape.type_vocab_size, narrow),
+        "rel_embeddings": (2 * values.get("position_buckets", 0), width),
+        "embeddings.LayerNorm": (narrow,),
+        "embeddings_project": (width, narrow),
+        "intermediate.dense": (inner, width),
+        "ffn.lin1": (inner, width),
+        "attention.output.dense": (width, width),
+        "output.dense": (width, inner),
+        "ffn.lin2": (width, inner),
+        "attn.Wqkv": (3 * width, width),
+        "mlp.Wi": (2 * inner, width),
+        "mlp.Wo": (width, inner),
+        CLASSIFIER: (len(LABELS), width),
+    }
+    for name in (*family.encoder_weights(config), *family.labels.weights()):
+        module, _, kind = name.rpartition(".")
+        rest = (width,) if "norm" in module.lower() else (width, width)
+        size = next((size for end, size in sizes.items() if module.endswith(end)), rest)
+        yield name, size if kind == "weight" else size[:1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -258,6 +259,7 @@ def _rows(contest: Mapping[str, Standing], short: Mapping[str, float], missing: 
             "articles_per_s": rate.median,
             "lowest_per_s": rate.low,
             "highest_per_s": rate.high,
+            "articles_per_cpu_s": _per_cpu_s(each.runs),
             "windows_a_day": rate.median * windows * _DAY_S,
             "ours_over_this": times.median,
             "turns": len(each.runs),
@@ -268,6 +270,14 @@ def _rows(contest: Mapping[str, Standing], short: Mapping[str, float], missing: 
         }
     for name, why in missing.items():
         yield {"worker": name, "not_measured": why.removeprefix("not measured: ")}
+
+
+def _per_cpu_s(runs: Sequence[Run]) -> float | None:
+    """Articles per second of processor time, without the broker's; None for the bare engine."""
+    if "articles" not in runs[0].detail:
+        return None
+    rates_by_run: list[float] = [run.detail["articles"] / (run.load.own_cores * run.load.seconds) for run in runs]
+    return statistics.median(rates_by_run)
 
 
 def _names(model: Model) -> Row:
@@ -321,7 +331,12 @@ def run_ours(bench: Bench, model: Model, _way: Options, values: Sequence[bytes])
         settings = bench.settings_for(topics)
         run = run_worker(bench, settings, tasks_of(settings, model), len(values))
         return replace(
-            run, detail={"written": _read_written(topics, values), "windows": run.detail["windows"] / len(values)}
+            run,
+            detail={
+                "written": _read_written(topics, values),
+                "windows": run.detail["windows"] / len(values),
+                "articles": len(values),
+            },
         )
 
 
@@ -333,7 +348,11 @@ def run_peer(bench: Bench, peer: Peer, limit_s: float, way: Options, values: Seq
         done = peer.process.ask(**order(topics, way, len(values)))
         load = meter.read()
         try:
-            detail = {"written": _read_written(topics, values), "compilations": done.get("compilations", 0)}
+            detail = {
+                "written": _read_written(topics, values),
+                "compilations": done.get("compilations", 0),
+                "articles": len(values),
+            }
         except Incomplete as error:
             raise ChildFailed(peer.name, str(error)) from error
     return Run(len(values) / done["working_s"], load, detail)

@@ -39,13 +39,13 @@ DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "
 class Places:
     """Where and how the peers run: the arguments of all, and the options to try.
 
-    `onnx`: the precision of the export; `torch`: those of PyTorch. `threads`: ways to divide the cores, or to call a GPU.
-    `windows_per_run`: None is one run for each article.
+    `onnx`: the precision of the export, None without peers that need one; `torch`: those of PyTorch. `threads`: ways to
+    divide the cores, or to call a GPU. `windows_per_run`: None is one run for each article.
     """
 
     device: str
     jvm: bool
-    onnx: Precision
+    onnx: Precision | None
     torch: Sequence[Precision]
     threads: Sequence[Options]
     windows_per_run: Sequence[int | None]
@@ -137,6 +137,8 @@ class LineUp:
 
     def on_an_export(self, checkpoint: Checkpoint) -> None:
         """Export the model, and start the peers that run it with ONNX Runtime."""
+        if self.places.onnx is None:
+            return
         folder = self.scratch / checkpoint.name
         export_peer(checkpoint, folder, half=self.places.onnx == "fp16")
         self.in_process(folder)

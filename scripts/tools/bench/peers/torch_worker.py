@@ -3,8 +3,8 @@
     python -m tools.bench.peers.torch_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE DTYPE KIND SCRATCH
 
 KIND: `pipeline` is Hugging Face's for token classification, with the option `batch_size` in windows, as it defines it.
-`compiled` is compiled once for all shapes, into the folder SCRATCH; options of its orders are `threads`, `callers`, and
-`windows_per_run` (null: one article per run).
+`compiled` is compiled once for all shapes, into the folder SCRATCH unless TORCHINDUCTOR_CACHE_DIR names another; options of
+its orders are `threads`, `callers`, and `windows_per_run` (null: one article per run).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _findings(answer: list[dict[str, Any]]) -> Found:
 
 
 def main(folder: Path, windows: tuple[int, int], device: str, dtype: str, kind: str, scratch: str) -> None:
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", scratch)
     run = run_pipeline if kind == "pipeline" else run_compiled
     run(folder, windows, device, dtype)
 
