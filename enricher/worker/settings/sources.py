@@ -137,7 +137,7 @@ class Settings(BaseSettings):
             f"dead_letters.max_ratio of {WINDOW_ARTICLES:,} articles must be at least one article; 0 is no limit",
         )
         _require(
-            self.catalogue.path is not None or not self.catalogue.model_fields_set - {"path"},
+            self.catalogue.path is not None or self.catalogue == type(self.catalogue)(),
             "the other settings of catalogue have no effect without catalogue.path",
         )
         check_tasks(self.tasks, of_model=self.model.model_fields_set)
