@@ -343,14 +343,13 @@ def documented_rights() -> set[tuple[str, str, str, str]]:
 
 
 def test_strimzis_user_has_the_documented_rights_and_no_more() -> None:
-    """The five of deploy/rights.md, which tests on a real broker hold to be enough and needed."""
+    """The five of deploy/rights.md, which tests on a real broker hold to be enough and needed.
+
+    They follow the names in the settings: topics, group, and the prefix of the transactional ids as the worker encodes it.
+    """
     found = rights({"strimzi": STRIMZI})
     assert len(found) == 5
     assert found == documented_rights()
-
-
-def test_the_rights_follow_the_names_in_the_settings() -> None:
-    """They name the topics, the group, and the prefix of the transactional ids as the worker encodes it."""
     settings = kafka(group_id="g/1%", input_topics=["i", "j"], output_topic="o", dead_letter_topic="d")
     names = {each[2:] for each in rights({**settings, "strimzi": STRIMZI})}
     literal = {(name, "literal") for name in ("i", "j", "g/1%", "o", "d")}
