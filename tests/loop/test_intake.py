@@ -182,6 +182,16 @@ def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatc
     assert 1 == intake.capacity
 
 
+def test_refused_values_count_for_how_large_articles_are_lately() -> None:
+    """Where large values come that are no articles, fewer are read at once."""
+    intake, _ = new_intake(calls=4)
+    assert intake.capacity == 4
+    for value in [b"x" * 100_000] * 4:
+        intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
+        advance(intake)
+    assert intake.capacity == 1
+
+
 def test_too_many_headers_make_an_article_or_tombstone_a_dead_letter() -> None:
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
     intake, pool = new_intake()

@@ -62,24 +62,16 @@ def world() -> World:
     return World(seed=5)
 
 
-def test_lag_is_what_lies_between_where_we_stand_and_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of partitions of which both are known."""
+def test_lag_and_unstable_offsets_are_those_of_our_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of lag, where both ends of it are known. The client remembers other partitions, which another worker shows."""
     process = world.start()
     snapshots = process.worker.snapshots
     snapshots.tracker.assign([ZERO, ONE])
     snapshots.tracker.track(ticket(ZERO, 10, 1.0))
-    monkeypatch.setattr(process.source, "connection", lambda: Connection(ends={ZERO: 25, ONE: 3}))
-    assert {ZERO: 15} == snapshots.read().lags
-
-
-def test_unstable_offsets_are_shown_of_our_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client remembers others, which another worker shows."""
-    process = world.start()
-    snapshots = process.worker.snapshots
-    snapshots.tracker.assign([ZERO])
-    connection = Connection(unstable={ZERO: Unstable(3, 60.0), ONE: Unstable(9, 90.0)})
+    unstable = {ZERO: Unstable(3, 60.0), Partition(INPUT, 2): Unstable(9, 90.0)}
+    connection = Connection(ends={ZERO: 25, ONE: 3}, unstable=unstable)
     monkeypatch.setattr(process.source, "connection", lambda: connection)
-    assert {ZERO: Unstable(3, 60.0)} == snapshots.read().unstable
+    assert ({ZERO: 15}, {ZERO: Unstable(3, 60.0)}) == (snapshots.read().lags, snapshots.read().unstable)
 
 
 def test_in_a_recovery_the_oldest_gets_older(world: World) -> None:

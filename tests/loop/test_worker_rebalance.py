@@ -82,6 +82,21 @@ def test_queued_windows_of_a_partition_that_is_gone_are_dropped() -> None:
     assert process.intake.scheduler.queued_windows == 0
 
 
+def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
+    """What comes back from the tokenizer too late is not even queued."""
+    world, process = world_with_one_worker()
+    world.put(*[LONG] * 6)
+    world.steps(process, until=lambda: process.tokenizer.busy > 0)
+    taken = [ticket for tickets in process.tokenizer.submitted for ticket in tickets]
+    process.source.expel()
+    process.worker.step()
+    world.clock.sleep(1.0)
+    assert taken
+    assert all(ticket.forgotten for ticket in taken)
+    process.worker.intake.advance(world.clock(), process.worker.pacing.may_decode)
+    assert all(ticket.tokens is None for ticket in taken)
+
+
 def test_lost_partitions_publish_nothing() -> None:
     """A worker that was thrown out of the group publishes none of what it finished, and takes its place again."""
     world, process = world_with_one_worker()

@@ -12,6 +12,7 @@ from loop.world import LIMITS, LONG, RULES, SHORT, World
 
 from enricher.errors import Stalled
 from enricher.worker.records import Release
+from enricher.worker.rules.load import Load
 
 
 def test_publishing_keeps_its_interval() -> None:
@@ -39,6 +40,35 @@ def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
     world.steps(process, until=lambda: world.outputs() != [])
     tokenizer_s, model_s, transaction_s = 16 * TICK_S, 64 * TICK_S, 4 * TICK_S
     assert world.clock() - began_s <= tokenizer_s + model_s + transaction_s
+
+
+def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
+    """Under a backlog transactions are as large as without early publishing."""
+    world = World()
+    process = world.start(limits=replace(LIMITS, publish_share=0.5, max_in_flight=4_000)).joined()
+    process.worker.pacing.load = Load(threads=1, now_s=-60.0)
+    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
+    for _ in range(40):
+        world.put(*[SHORT] * 10)
+    world.steps(process, until=world.done)
+    gaps_s = [later - earlier for earlier, later in pairwise(process.sink.published_s[2:-1])]
+    assert len(gaps_s) > 3
+    assert min(gaps_s) >= 0.9 * LIMITS.publish_interval_s
+
+
+def test_the_end_of_a_backlog_does_not_wait_for_the_interval() -> None:
+    """The load is still near its highest, but nothing is in progress: the last articles go out at once."""
+    world = World()
+    limits = replace(LIMITS, publish_share=0.5, publish_interval_s=64.0, max_in_flight=4_000)
+    process = world.start(limits=limits).joined()
+    world.steps(process, until=lambda: world.clock() > 4)
+    process.worker.pacing.load = Load(threads=1, now_s=world.clock() - 60.0)
+    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
+    world.put(SHORT)
+    began_s = world.clock()
+    world.steps(process, until=world.done)
+    assert process.worker.pacing.load.busy > 0.5, "otherwise the load would have allowed it"
+    assert world.clock() - began_s < 0.2
 
 
 def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:

@@ -136,6 +136,14 @@ def test_until_done_a_child_that_ends_with_zero_leaves_the_others_at_work(tmp_pa
         assert 0 == run.code()
 
 
+def test_until_done_a_child_that_dies_ends_all(tmp_path: Path) -> None:
+    """Nobody else would know what it left undone."""
+    with parent_of(tmp_path, DEAF, WORKING, until_done=True) as run:
+        run.until_ready(2)[0].kill()
+        assert 137 == run.code()
+        assert run.drained(1)
+
+
 def test_a_frozen_child_does_not_keep_a_parent_that_ends(tmp_path: Path) -> None:
     """It is killed after the grace; the code is that of the child that ended all."""
     with parent_of(tmp_path, DEAF, WORKING, WORKING, grace_s=0.5) as run:

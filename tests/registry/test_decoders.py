@@ -22,8 +22,6 @@ from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import SchemaPlaces, SchemaStore
 from tools.ports import free_ports
 
-LONG_S = 60.0
-"""Far above what anything here takes."""
 TEXT: dict[str, object] = {"schema": '"string"'}
 
 
@@ -53,26 +51,14 @@ def compiled(schema: Schema) -> Decoder:
     return lambda _payload: schema.text
 
 
-UNKNOWN_WAIT_S = 0.05
-
-
 class Desk:
     """The loop's side: asks for decoders, waits for the wakeup, counts it."""
 
-    def __init__(
-        self,
-        url: str,
-        folder: Path,
-        *,
-        timeout_s: float = LONG_S,
-        unknown_wait_s: float = UNKNOWN_WAIT_S,
-    ) -> None:
+    def __init__(self, url: str, folder: Path, *, timeout_s: float = PATIENCE_S, unknown_wait_s: float = 0.05) -> None:
         self.woken = threading.Event()
         self.now_s = 0.0
-        places = SchemaPlaces(
-            RegistryClient(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000),
-            SchemaStore(folder, url),
-        )
+        client = RegistryClient(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
+        places = SchemaPlaces(client, SchemaStore(folder, url))
         fetcher = Fetcher(places.find, compiled, wake=self.woken.set, unknown_wait_s=unknown_wait_s)
         self.decoders = RegistryDecoders(fetcher, clock=lambda: self.now_s)
 
@@ -95,7 +81,7 @@ class Desk:
 
     def wait_for(self, reference: SchemaRef) -> None:
         """Wait until this is answered."""
-        until_s = time.monotonic() + LONG_S
+        until_s = time.monotonic() + PATIENCE_S
         while reference not in self.decoders.take_answered():
             assert time.monotonic() < until_s, "never answered"
             self.woken.wait(0.05)
@@ -103,7 +89,7 @@ class Desk:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait for something."""
-        wait_until(holds, LONG_S, "what the fetcher's thread does", 0.005)
+        wait_until(holds, PATIENCE_S, "what the fetcher's thread does", 0.005)
 
 
 @contextmanager
@@ -245,7 +231,7 @@ def test_of_a_flood_of_unknown_ids_only_the_first_are_waited_for(
 def test_ids_that_come_late_count_against_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were not waited for in vain."""
     monkeypatch.setattr(decoders_module, "MOST_IN_VAIN", 1)
-    with serving() as registry, desk(registry, tmp_path, unknown_wait_s=LONG_S) as at:
+    with serving() as registry, desk(registry, tmp_path, unknown_wait_s=PATIENCE_S) as at:
         for number in range(3):
             assert ... is at.try_(ref(number))
             at.until(lambda number=number: str(number) in registry.asked)  # type: ignore[misc]
@@ -330,7 +316,7 @@ def test_what_is_abandoned_is_not_fetched_and_no_outage(tmp_path: Path) -> None:
 def test_closing_waits_for_no_network(tmp_path: Path) -> None:
     """A request that hangs is left to its thread, which is a daemon."""
     with serving(Registry(behaviour=silent)) as registry:
-        at = Desk(registry.url, tmp_path, timeout_s=10 * LONG_S)  # longer than this test may take
+        at = Desk(registry.url, tmp_path, timeout_s=10 * PATIENCE_S)  # longer than this test may take
         at.try_(ref(7))
         at.until(lambda: registry.asked == ["7"])
         at.decoders.close()
@@ -344,6 +330,22 @@ def test_a_bug_in_the_thread_ends_the_worker(tmp_path: Path, monkeypatch: pytest
         at.try_(ref(7))
         with pytest.raises(TypeError):
             at.wait_for(ref(7))
+
+
+def test_an_idle_fetcher_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the next question without a timeout."""
+    timeouts_s: list[float | None] = []
+    real = threading.Condition.wait
+
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.current_thread().name == "schema-fetcher":
+            timeouts_s.append(timeout)
+        return real(condition, timeout)
+
+    monkeypatch.setattr(threading.Condition, "wait", wait)
+    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
+        at.get(ref(7))
+        at.until(lambda: timeouts_s[-1:] == [None])
 
 
 class Arrived(threading.Event):

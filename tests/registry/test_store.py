@@ -1,14 +1,22 @@
-"""What is kept on disk: only what is whole is read, and nothing that the disk does stops the worker."""
+"""What is kept on disk, and the id of the schema of records, for which the worker asks at its start."""
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.schema_registry import Registry, serving, status
 
+from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.worker.articles.schemas import NamedSchema, Schema, SchemaRef
-from enricher.worker.registry.store import SchemaStore
+from enricher.worker.contracts import record_schema
+from enricher.worker.registry.registry_client import RegistryClient
+from enricher.worker.registry.store import RecordSchema, SchemaStore
+from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
+from enricher.worker.wiring.formats import check_formats, check_record_schema, registry_decoders, writer_of
 
 SEVEN = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))
@@ -85,3 +93,128 @@ def test_the_id_of_our_own_schema_is_kept_by_subject_and_text(tmp_path: Path) ->
     )
     own.keep_id("entities-value", OTHER, 9)
     assert 9 == store(tmp_path).id_of("entities-value", OTHER)
+
+
+OURS = Schema("AVRO", '"ours"')
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A registry without schemas, on a port of this machine."""
+    with serving() as registry:
+        yield registry
+
+
+def register_at(registry: Registry, schema_id: int, schema: Schema = OURS) -> None:
+    """Let the subject have this schema."""
+    registry.add("s", schema.type, schema.text, schema_id)
+
+
+def of_records(registry: Registry, folder: Path) -> RecordSchema:
+    """The schema of records of a worker that keeps ids in this folder."""
+    client = RegistryClient(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
+    return RecordSchema("s", OURS, client, SchemaStore(folder, registry.url))
+
+
+def posted(registry: Registry) -> list[str]:
+    """The paths to which something was sent."""
+    return [path for _, method, path in registry.requests if method == "POST"]
+
+
+def test_while_the_registry_is_away_the_id_on_disk_counts(registry: Registry, tmp_path: Path) -> None:
+    """A restarted worker goes on. An answer of the registry counts more than the disk."""
+    register_at(registry, 42)
+    assert 42 == of_records(registry, tmp_path).find_id()
+    registry.behaviour = status(503)
+    assert 42 == of_records(registry, tmp_path).find_id()
+    registry.behaviour = None
+    registry.versions.clear()
+    with pytest.raises(BrokerError):
+        of_records(registry, tmp_path).find_id()
+
+
+def test_a_schema_that_is_not_registered_ends_the_worker(registry: Registry, tmp_path: Path) -> None:
+    """Another schema of the subject is another schema; nothing is registered."""
+    register_at(registry, 3, Schema("AVRO", '"string"'))
+    with pytest.raises(BrokerError, match=r"AVRO.*'s'.*enricher schemas register") as error:
+        of_records(registry, tmp_path).find_id()
+    assert 4 == error.value.exit_code
+    assert ["/subjects/s"] == posted(registry)
+
+
+def settings(registry: Registry, folder: Path, **output: str) -> Settings:
+    """Settings of a worker that writes Avro."""
+    return Settings(
+        output=OutputSettings(format="avro", **output), registry=RegistrySettings(url=registry.url, cache_dir=folder)
+    )
+
+
+def register(registry: Registry, subject: str) -> None:
+    """Let the subject have our schema."""
+    registry.versions[subject, "1"] = {"subject": subject, "version": 1, "id": 7, "schema": record_schema("AVRO")}
+
+
+def test_plain_json_asks_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not even load what would."""
+    monkeypatch.setitem(sys.modules, "enricher.worker.wiring.formats", None)
+    writer, prepare = writer_of(Settings())
+    prepare()
+    assert (True, None) == (writer.ready, writer.schema)
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [({}, f"{Settings().kafka.output_topic}-value"), ({"subject": "s"}, "s")],
+    ids=["default", "set"],
+)
+def test_the_id_is_asked_for_once(registry: Registry, tmp_path: Path, output: dict[str, str], name: str) -> None:
+    """Under the subject of the settings; by default it is that of the output topic."""
+    register(registry, name)
+    writer, prepare = writer_of(settings(registry, tmp_path, **output))
+    prepare()
+    prepare()
+    assert writer.ready
+    assert [f"/subjects/{name}"] == [path for _, _, path in registry.requests]
+
+
+def test_a_registry_that_is_away_is_asked_again(registry: Registry, tmp_path: Path) -> None:
+    """Each attempt of the start calls it; the check before the model is loaded does not end the process."""
+    chosen = settings(registry, tmp_path, subject="s")
+    with pytest.raises(BrokerError, match="enricher schemas register"):
+        check_record_schema(chosen)
+    register(registry, "s")
+    registry.behaviour = status(503)
+    check_record_schema(chosen)
+    writer, prepare = writer_of(chosen)
+    with pytest.raises(TransactionTrouble):
+        prepare()
+    assert not writer.ready
+    registry.behaviour = None
+    prepare()
+    assert writer.ready
+
+
+def settings_of_readers(url: str, cache: Path, **more: object) -> Settings:
+    """Settings of a worker that reads what names a schema."""
+    registry = RegistrySettings(url=url, cache_dir=cache, unknown_wait_s=0.05).model_copy(update=more)
+    return Settings(articles=ArticleSettings(format="registry"), registry=registry)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "about"),
+    [
+        (settings_of_readers("http://x:port", Path("/tmp")), "port"),
+        (settings_of_readers("http://x", Path("/tmp"), properties={"no.such": 5}), "no.such"),
+        (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused_at_the_start(chosen: Settings, about: str) -> None:
+    """Without a connection."""
+    with pytest.raises(SettingsError, match=about):
+        check_formats(chosen)
+
+
+def test_without_these_settings_there_is_no_registry() -> None:
+    """Neither a check nor a thread."""
+    check_formats(Settings())
+    assert registry_decoders(Settings(), wake=lambda: None) is None

@@ -19,7 +19,7 @@ LONGEST_FIRST = (
     "verify/test_verify_made_again.py",
     "loop/test_source_and_sink.py",
     "commands/test_doctor.py",
-    "offsets/test_behind_outputs.py",
+    "offsets/test_set.py",
     "kafka/test_crash_points.py",
     "kafka/test_hostile_sizes.py",
     "kafka/test_exactly_once.py",
@@ -44,7 +44,7 @@ SHARING = {
         "pages/test_registry_pages.py",
         "pipeline/test_formats.py",
         "registry/test_compatibility_registry.py",
-        "registry/test_record_schema.py",
+        "registry/test_store.py",
         "scripts/registry/test_registry_server.py",
     ),
     "helm": (
