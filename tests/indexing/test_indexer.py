@@ -10,7 +10,7 @@ from indexing.stage import Late, Publishers, Stage, article, hold, make_stage, v
 from kafka.harness import headers_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
-from support.search_server import Behaviour, SearchServer, cut_after, cut_before, refuse, serving
+from support.search_server import Behaviour, SearchServer, cut_before, refuse, serving
 
 from tools.kafka import Cluster
 
@@ -34,20 +34,6 @@ def run_to_the_end(stage: Stage, *arguments: str, **settings: str) -> int:
     """Index what is there; returns the exit code."""
     with stage.indexer("--until-caught-up", *arguments, **settings) as indexer:
         return indexer.wait(PATIENCE_S)
-
-
-def test_the_newest_version_of_every_key_is_what_the_index_holds(stage: Stage, search: SearchServer) -> None:
-    """Through refusals of whole requests, connections cut before and after, and requests that are too large."""
-    publishers = Publishers()
-    stage.publish(publishers.story(240))
-    search.max_bytes = 30_000
-    search.behaviours.extend([refuse(429), cut_after, cut_before, refuse(503), refuse(500), cut_after])
-    assert 0 == run_to_the_end(stage)
-    assert publishers.expected() == versions_in(search)
-    assert stage.lag() == 0
-    assert max(search.bulks) < 200, "requests became smaller"
-    assert read_all(stage.topics.bootstrap_servers, stage.letters) == []
-    assert search.mapping["_meta"]["enricher"]["input_topic"] == stage.topics.input
 
 
 def test_busy_documents_are_sent_again_alone(stage: Stage, search: SearchServer) -> None:
@@ -167,17 +153,6 @@ def test_an_index_that_is_deleted_meanwhile_is_noticed(stage: Stage, search: Sea
             return publishers.expected().keys() == versions_in(search).keys()
 
         wait_until(is_whole, PATIENCE_S, "everything is there again", 0.5)
-
-
-def test_records_of_another_kind_are_dead_letters(stage: Stage, search: SearchServer) -> None:
-    """A record without a version, for instance, whose documents would be in no order."""
-    publishers = Publishers()
-    foreign = publishers.write("key-2", {"entities": 7})
-    stage.publish([publishers.write("key-1", article("key-1")), foreign])
-    assert 0 == run_to_the_end(stage)
-    assert {"key-1"} == versions_in(search).keys()
-    [letter] = read_all(stage.topics.bootstrap_servers, stage.letters)
-    assert headers_of(letter)["enricher.index.error.type"] == b"no_document"
 
 
 UPDATED, DELETED, MADE_AGAIN = range(3)

@@ -92,14 +92,6 @@ def test_nothing_is_committed_before_it_is_asked_for(topics: Topics, reader: Out
     assert successor.row == 7, "dead letters in a row are counted on"
 
 
-def test_waiting_reads_nothing_and_loses_nothing(topics: Topics, reader: OutputReader) -> None:
-    """Records that come meanwhile are read afterwards."""
-    reader.serve(0.1)
-    publish(topics.bootstrap_servers, topics.output, [Sent(b"k", b"%d" % number) for number in range(3, 6)])
-    reader.serve(1.0)
-    assert [b"3", b"4", b"5"] == [each.value for each in read(reader, 3)]
-
-
 class NeverPauses(Consumer):
     """A client that still delivers what it had fetched when it was paused. `during_pauses`: what, of all of them."""
 

@@ -130,8 +130,9 @@ def text_of(body: Mapping[str, Any]) -> tuple[int, str]:
     "odd", ["", "output-offset", *(pytest.param(each, marks=pytest.mark.long) for each in CONTROLS[1:])]
 )
 def test_a_brief_run_ends_right_and_its_controls_do_not(broker: Cluster, odd: str) -> None:
-    """1,000 records of 400 keys, on the stand-in. `test_indexer.py` has controls of the other rules."""
+    """1,000 records of 400 keys, on the stand-in, which refuses large requests. `test_indexer.py` has more controls."""
     with serving() as search:
+        search.max_bytes = 10_000
         whole = Run(make_stage(broker.bootstrap_servers, search.url), search, BRIEF, odd)
         wanted = texts_wanted(whole.outcome())
         code, differences = whole.verified()
@@ -139,6 +140,8 @@ def test_a_brief_run_ends_right_and_its_controls_do_not(broker: Cluster, odd: st
         is_right = wanted == {key: text_of(body) for key, (_, body) in search.found.items()}
     assert ((8, False) if odd else (0, True)) == (code, is_right), differences
     assert {"A", "B"} == {digest for _, digest in wanted.values()}
+    assert max(search.sizes) > search.max_bytes, "none was too large"
+    assert odd or read_all(whole.stage.topics.bootstrap_servers, whole.stage.letters) == []
 
 
 @pytest.fixture
