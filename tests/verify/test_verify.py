@@ -176,14 +176,6 @@ def test_an_offset_committed_beyond_the_end_is_found(topics: Topics) -> None:
     assert [2] == [place.partition for place in check_of(topics, "committed ahead").examples]
 
 
-def test_an_output_that_is_not_covered_by_the_committed_offset_is_found(topics: Topics) -> None:
-    """A restart would publish it again."""
-    inputs = complete(topics)
-    last = max(message.offset() or 0 for message in inputs if message.partition() == 2)
-    commit_offsets(topics, {2: last})
-    assert [(topics.input, 2, last)] == check_of(topics, "published ahead").examples
-
-
 def test_an_open_transaction_is_found(topics: Topics) -> None:
     """The last stable offset is not the end; records after it do not count as lost."""
     inputs = complete(topics)
@@ -206,13 +198,6 @@ def test_a_wrong_payload_is_found(topics: Topics) -> None:
 
     complete(topics, change)
     assert 1 == check_of(topics, "payload", replace(PATIENT, recompute=recompute)).failed
-
-
-def test_a_group_that_does_not_catch_up_is_found(topics: Topics) -> None:
-    """Nothing is lost, because nothing is committed; but with `wait_s` it is reported that the group is not done."""
-    publish_inputs(topics)
-    assert verified(topics).holds
-    assert 4 == check_of(topics, "caught up", replace(PATIENT, wait_s=0.5)).failed
 
 
 def test_outputs_on_other_partitions_keep_their_order(topics: Topics) -> None:

@@ -117,9 +117,12 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
     commit_offsets(topics, dict.fromkeys(range(PARTITIONS), 10 * NEW_END), old)
     report = verified(topics, replace(PATIENT, wait_s=0.5))
     assert ["caught up"] == report.failed
+    assert PARTITIONS == check_of(report, "caught up").failed
     assert 0 == check_of(report, "lost").checked
     write(topics, outputs_of(topics, inputs[:1], again))
-    assert ["published ahead"] == verified(topics).failed
+    report = verified(topics)
+    assert ["published ahead"] == report.failed
+    assert [(topics.input, 0, 0)] == check_of(report, "published ahead").examples
 
 
 def test_records_of_the_old_topic_are_not_recomputed(topics: Topics) -> None:
