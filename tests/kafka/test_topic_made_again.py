@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from commands.cli_runner import run
 from confluent_kafka import Uuid
-from kafka.clients import config_for, ends_for, records_of, release_of
+from kafka.clients import config_for, ends_for, poll_until, records_of, release_of
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, short_articles, worker
 from offsets.test_set import set_at
 from support.made_again import make_again, topic_id
+from support.operating import admin_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
 from support.topics import Topics
 
+from enricher.errors import TransactionTrouble
 from enricher.worker.kafka.topicwatch import TopicReplaced
 
 pytestmark = pytest.mark.broker
@@ -67,6 +69,22 @@ def test_a_worker_ends_and_after_its_command_nothing_is_lost_or_doubled(
     assert_exactly_once(of_new, new)
     assert len(old) == len(outputs) - len(of_new)
     assert 0 == run("verify", env=topics.environment).exit_code
+
+
+def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:
+    """Between deletion and creation nothing is committed, and the worker does not exit."""
+    config = config_for(topics, request_timeout_s=2)
+    before = fill(topics, 5)
+    source, sink = ends_for(config)
+    records = records_of(source, before)
+    admin = admin_of(topics.bootstrap_servers)
+    [deleted] = admin.delete_topics([topics.input]).values()
+    deleted.result(timeout=PATIENCE_S)
+    poll_until(source, lambda: topics.input not in admin.list_topics(timeout=PATIENCE_S).topics)
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
+        source.rewind()
 
 
 def test_a_broker_that_lags_does_not_end_a_healthy_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
