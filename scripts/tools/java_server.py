@@ -24,7 +24,7 @@ from platformdirs import user_cache_path
 
 from tools.kafka.java import log_tail, start_java
 from tools.kafka.keeper import SERVER_PROPERTIES, KeptFolder
-from tools.kafka.versions import ClusterError, announce, download
+from tools.kafka.versions import ClusterError, Jar, announce, download, verify
 from tools.ports import free_ports
 from tools.waiting import wait_until
 
@@ -105,24 +105,16 @@ def _fetch(lock: ArchiveLock, folder: Path) -> None:
             archive = download(lock.coordinates, Path(scratch))
         except ClusterError as error:
             raise ArchiveMissing(str(error)) from error
-        verify(lock, archive)
+        try:
+            verify(Jar(lock.coordinates, lock.size_bytes, lock.sha256), archive)
+        except ClusterError as error:
+            raise ArchiveError(str(error)) from error
         unpack(lock, archive, content)
         try:
             content.rename(folder)
         except OSError:
             if not folder.is_dir():  # otherwise another process was quicker
                 raise
-
-
-def verify(lock: ArchiveLock, archive: Path) -> None:
-    """Raise `ArchiveError` unless the archive's hash equals the lock's."""
-    with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != lock.sha256:
-        raise ArchiveError(
-            f"the download of {lock.coordinates} is not the file that the lock names: sha256 {found}, expected "
-            f"{lock.sha256}. It was cut off or changed on the way: try again, without a mirror if there is one."
-        )
 
 
 def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:

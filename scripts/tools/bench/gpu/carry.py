@@ -20,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -53,12 +53,9 @@ CHECKOUT = (
     *(":!enricher/models/newswire-e5/model.safetensors", ":!scripts/tools/*.png"),
 )
 """Git's paths of what the bench reads. The built-in model's weights (73 MB) would not fit: it runs newswire-minilm."""
-PARTS = ("gpu", "kafka", "checkout")
-_PARTS_HELP = f"Only these archives, of {', '.join(PARTS)}."
 
 
 def main(
-    parts: Annotated[list[str] | None, typer.Argument(help=_PARTS_HELP, metavar="[PART]...")] = None,
     *,
     out: Annotated[Path, typer.Option(help="Folder for the archives.", file_okay=False)] = Path("gpu-carry"),
     python: Annotated[str, typer.Option(help="The Python of the GPU machine.")] = "3.12",
@@ -71,32 +68,28 @@ def main(
 
     There, unpack all archives into one folder; scripts/tools/bench/README.md has the commands.
     """
-    if unknown := sorted({*(parts or [])} - {*PARTS}):
-        raise typer.BadParameter(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
     for_kafka = [locked(name) for name in FOR_KAFKA]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"--out: {error}") from error
-    for part in parts or PARTS:
-        with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
-            folder = Path(scratch)
-            if part == "gpu":
-                _install(map(locked, LACKING), folder / "site", python)
-                keep_one_gpu(folder / "site", architecture, lone=lone_kernels)
-                _name_the_checkout(folder / "site")
-            elif part == "kafka":
-                _install(for_kafka, folder / "site", python)
-                _bring_jars(folder / "cache")
-            _pack(out / f"{part}.tar.xz", folder, checkout_files() if part == "checkout" else [])
+    with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
+        gpu, kafka = Path(scratch, "gpu"), Path(scratch, "kafka")
+        _install(map(locked, LACKING), gpu / "site", python)
+        keep_one_gpu(gpu / "site", architecture, lone=lone_kernels)
+        _name_the_checkout(gpu / "site")
+        _install(for_kafka, kafka / "site", python)
+        _bring_jars(kafka / "cache")
+        for folder in (gpu, kafka):
+            _pack(out / f"{folder.name}.tar.xz", {path.name: path for path in sorted(folder.iterdir())})
+    _pack(out / "checkout.tar.xz", {f"checkout/{name}": ROOT / name for name in checkout_files()})
 
 
-def _pack(archive: Path, folder: Path, checkout: Iterable[str]) -> None:
+def _pack(archive: Path, content: Mapping[str, Path]) -> None:
+    """Write an archive of files and folders, by their names in it."""
     with tarfile.open(archive, "w:xz") as packed:
-        for path in sorted(folder.iterdir()):
-            packed.add(path, path.name)
-        for name in checkout:
-            packed.add(ROOT / name, f"checkout/{name}")
+        for name, path in content.items():
+            packed.add(path, name)
     typer.echo(f"written: {archive}, {archive.stat().st_size / 2**20:.1f} MiB", err=True)
 
 
@@ -149,6 +142,7 @@ def locked(name: str) -> str:
 
 def _install(requirements: Iterable[str], site: Path, python: str) -> None:
     """Let pip put the packages for the machine's Python into `site`. Raises Exit if it cannot."""
+    site.parent.mkdir()
     wanted = site.with_name("wanted.txt")
     wanted.write_text("".join(requirements))
     options = [
