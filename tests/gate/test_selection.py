@@ -272,21 +272,15 @@ def test_every_head_that_stands_in_the_way_is_told_at_once(heads: list[Checkpoin
 
 @pytest.mark.usefixtures("quantised_first")
 def test_models_of_one_name_are_told_by_their_folders(tmp_path: Path) -> None:
-    """As in `topics/model` and `tones/model`."""
-    folders = [
-        write_folder("bert", "single", tmp_path / "topics" / "model"),
-        write_folder("bert", "multi", tmp_path / "tones" / "model"),
-    ]
-    first, second = (Checkpoint.open(folder) for folder in folders)
+    """As in `topics/model` and `tones/model`. One model in two tasks has one report, and is told once."""
+    folders = [tmp_path / name / "model" for name in ("topics", "tones")]
+    first = Checkpoint.open(write_folder("bert", "single", folders[0]))
+    second = Checkpoint.open(write_folder("bert", "multi", folders[1]))
     pass_gates(first)
+    for together in ([first, second], [second, second]):
+        assert 1 == reasons(together)["padded-twin"].count("there is no gate report")
+        assert 1 == len(missing_reports(together, "cpu", None))
     assert reasons([first, second])["padded-twin"].startswith(f"{folders[1]}: there is no gate report")
-
-
-def test_one_model_in_two_tasks_is_told_once(heads: list[Checkpoint]) -> None:
-    """It has one report."""
-    twice = [heads[1], heads[1]]
-    assert 1 == reasons(twice)["padded-twin"].count("there is no gate report")
-    assert 1 == len(missing_reports(twice, "cpu", None))
 
 
 def test_int8_serves_one_head_for_entities_by_itself(heads: list[Checkpoint]) -> None:

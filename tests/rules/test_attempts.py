@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,18 +93,6 @@ def test_nothing_is_taken_back_where_no_record_arrived() -> None:
     assert attempts.seal(Release((), {}), [HERE]).empty
 
 
-def test_a_rewind_is_no_death() -> None:
-    """A process knows the mark that it made, whether its transaction was known to have gone through or not."""
-    attempts = begun(Mark(2))
-    release = attempts.count_attempts({HERE: 10})
-    attempts.note_committed(release)
-    attempts.expect([HERE])
-    attempts.begin(HERE, Start(10, release.marks[HERE]))
-    assert attempts.count_attempts({HERE: 10}).empty
-    assert not attempts.suspects
-    assert said(attempts.seal(Release((), {}), [HERE])) == ({HERE: 10}, {HERE: Mark(2)})
-
-
 def test_an_attempt_whose_transaction_failed_is_counted_again() -> None:
     """What stands in the log counts, not what was meant to stand there."""
     attempts = begun(Mark(1))
@@ -142,29 +131,25 @@ def test_records_of_other_partitions_are_counted_alone_too() -> None:
     assert said(progress(attempts, 5, partition=THERE)) == ({THERE: 6}, {})
 
 
-def test_two_deaths_alone_are_a_verdict() -> None:
-    """Of that record only; nothing is counted for it, because it does not go on."""
-    attempts = begun(Mark(5, 2))
-    assert attempts.count_attempts({HERE: 10}).empty
-    assert attempts.verdict(HERE, 10) == 2
-    assert attempts.verdict(HERE, 11) == attempts.verdict(THERE, 10) == 0
-    progress(attempts, 10)
-    attempts.count_attempts({HERE: 11})
-    assert attempts.verdict(HERE, 11) == 0
-
-
-def test_one_death_alone_is_no_verdict() -> None:
-    """The record is taken once more."""
-    attempts = begun(Mark(4, 1))
-    assert said(attempts.count_attempts({HERE: 10})) == ({HERE: 10}, {HERE: Mark(5, 2)})
-    assert attempts.verdict(HERE, 10) == 0
-
-
-def test_a_record_is_not_blamed_for_one_that_was_compacted_away() -> None:
-    """The one that died alone stood at the committed offset; what comes instead begins at zero."""
-    attempts = begun(Mark(5, 2))
-    assert said(attempts.count_attempts({HERE: 11})) == ({HERE: 11}, {HERE: Mark(6, 1)})
-    assert attempts.verdict(HERE, 11) == 0
+@pytest.mark.parametrize(
+    ("found", "first", "counted", "deaths"),
+    [
+        pytest.param(Mark(5, 2), 10, None, 2, id="two: nothing is counted, because it does not go on"),
+        pytest.param(Mark(4, 1), 10, Mark(5, 2), 0, id="one: the record is taken once more"),
+        pytest.param(
+            Mark(5, 2), 11, Mark(6, 1), 0, id="that record was compacted away: what comes instead begins at zero"
+        ),
+    ],
+)
+def test_two_deaths_alone_are_a_verdict(found: Mark, first: int, counted: Mark | None, deaths: int) -> None:
+    """Of that record at the committed offset only."""
+    attempts = begun(found)
+    assert said(attempts.count_attempts({HERE: first})) == (({HERE: first}, {HERE: counted}) if counted else ({}, {}))
+    assert deaths == attempts.verdict(HERE, first)
+    assert attempts.verdict(HERE, first + 1) == attempts.verdict(THERE, 10) == 0
+    progress(attempts, first)
+    attempts.count_attempts({HERE: first + 1})
+    assert attempts.verdict(HERE, first + 1) == 0
 
 
 def test_a_suspect_stays_one_over_a_rewind() -> None:
@@ -194,17 +179,12 @@ def test_a_suspect_is_acquitted_at_its_end() -> None:
     assert attempts.quiet
 
 
-def test_a_suspect_that_is_gone_troubles_nobody() -> None:
-    """Its next owner reads the same mark."""
-    attempts = begun(Mark(3))
-    attempts.leave([HERE])
-    assert not attempts.suspects
-
-
-def test_a_log_that_begins_below_the_committed_offset_counts_nothing() -> None:
-    """It was cut off or made again: an offset must not be written that lies before the record or behind it."""
+def test_a_suspect_that_is_gone_or_made_again_counts_nothing() -> None:
+    """Its next owner reads the same mark. In a log that begins lower no offset is written: it lies elsewhere."""
     attempts = begun(Mark(3))
     assert attempts.count_attempts({HERE: 4}).empty
+    attempts.leave([HERE])
+    assert not attempts.suspects
 
 
 def test_switched_off_it_counts_nothing_and_suspects_nobody() -> None:
