@@ -94,6 +94,8 @@ def test_a_part_of_a_word_is_no_name(text: str, name: str) -> None:
         ("\uff21\uff22\uff23 News", "ABC News"),
         ("Ka\ufb01ne", "Kafine"),
         ("\u1112\u1161\u11ab\u1100\u1173\u11af\u1112\u1161\u11ab", "한글한"),
+        ("\uff7f\uff8c\uff84\uff8a\uff9e\uff9d\uff78", "ソフトバンク"),
+        ("\u09a2\u09cb\u09ae\u09a8", "\u09a2\u09c7\u09be\u09ae\u09a8"),  # a vowel sign of two
         ("\u202bמרים כהן", "מרים כהן"),
         ("O`Brien", "O\u00b4Brien"),
     ],

@@ -45,6 +45,8 @@ _PIECES = re.compile(rf"(?s:.{{1,{_PIECE_CHARS}}}(?=\s|\Z)|.{{1,{_PIECE_CHARS}}}
 them in an article would take 760 s, in which no other thread runs."""
 _CHANGING = re.compile(rf"(?! \S)\s+|`|[!-~]?[^\x00-\x7f\s]{{1,{_PIECE_CHARS}}}")
 """Pieces that `Spelling` may change: runs of white space, and text beyond ASCII with the letter under its marks."""
+_SOUND_MARKS = "\uff9e\uff9f"
+"""Of half-width katakana: letters by Unicode's categories, but marks after NFKC."""
 _JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
 
 
@@ -117,7 +119,8 @@ def _characters(run: str) -> Iterator[tuple[int, int]]:
     """The ranges of what a reader takes for one character: with its marks, and Korean letters that make a syllable."""
     start = 0
     for i in range(1, len(run)):
-        if not unicodedata.combining(run[i]) and not (_JAMO.match(run[i]) and _JAMO.match(run[i - 1])):
+        is_mark = unicodedata.category(run[i])[0] == "M" or run[i] in _SOUND_MARKS
+        if not is_mark and not (_JAMO.match(run[i]) and _JAMO.match(run[i - 1])):
             yield start, i
             start = i
     yield start, len(run)
