@@ -12,7 +12,7 @@ from support.records import plain_record
 from enricher.errors import SettingsError
 from enricher.worker.articles.html_text import read_html
 from enricher.worker.articles.record_values import write_entities
-from enricher.worker.files import live_catalogue
+from enricher.worker.files import catalogue_index, live_catalogue
 from enricher.worker.files.live_catalogue import LOOK_S, LiveCatalogue
 from enricher.worker.records import Article, Coverage, DeadLetter, EnrichedRecord, Entity
 from enricher.worker.rules.catalogue import TextSearch
@@ -275,3 +275,19 @@ def test_the_names_in_texts_are_replaced_with_the_catalogue(path: Path, caplog: 
     assert ["2"] == names()
     assert worker.counters.catalogue_refused
     assert "catalogue.find=text finds nothing: no entry has a label and a name of at least 4 letters" in caplog.text
+
+
+def test_an_entry_is_read_once_whichever_of_its_names_are_in_the_text(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading one folds its 200 names: an article with all of them would otherwise fold 40,000."""
+    names = [f"Alias {number}" for number in range(200)]
+    path.write_bytes(orjson.dumps({"id": "1", "name": names[0], "aliases": names[1:], "label": "ORG"}))
+    worker, read = Worker(path, search=TextSearch(5)), list[bytes]()
+    read_entry = catalogue_index.read_entry
+    monkeypatch.setattr(catalogue_index, "read_entry", lambda line: read.append(line) or read_entry(line))
+    record = worker.catalogue.add_ids(
+        plain_record(Article("1", "", ", ".join(names)), [], Coverage(1, 1, truncated=False)), worker.counters
+    )
+    assert isinstance(record, EnrichedRecord)
+    assert (200, 1) == (len(record.entities), len(read))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection, Sequence
 
 import pytest
@@ -179,6 +180,13 @@ def test_the_search_finds_what_a_naive_one_finds(text: str, drawn: list[str]) ->
     assert naive(text, names) == [(start, end) for start, end, _ in names_in(text, lengths_of(*names), lambda _: "ORG")]
 
 
+def test_a_name_with_very_many_invisible_characters_is_not_found() -> None:
+    """All ranges around them, each a candidate, would be read whole."""
+    names = lengths_of("Anna", "Anna Smith")
+    assert ["Anna"] == found(f"Anna{chr(0xAD) * 200} Smith", "Anna", "Anna Smith")
+    assert [] == [*names_in(f"An{chr(0xAD) * 200}na", names, lambda _: "PER")]
+
+
 @given(TEXTS)
 def test_a_spelling_knows_where_its_characters_were(text: str) -> None:
     """A range of it, spelled alone, is the same; and all of it is the text after the first step, but for case."""
@@ -199,6 +207,17 @@ def test_borders_are_those_of_the_words(text: str) -> None:
     for start, char in enumerate(text):
         for end in range(start + 1, len(text) + 1) if not char.isspace() else ():
             assert (start in starts and end in ends) is borders.are_at(start, end)
+
+
+def test_borders_take_a_few_bytes_for_each_character() -> None:
+    """Also in a text of brackets, each of which is a word."""
+    text = "(" * 100_000 + "Reuters"
+    tracemalloc.start()
+    try:
+        assert WordBorders(text).are_at(100_000, len(text))
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_trie_has_each_name_once_and_none_that_folding_made_too_long() -> None:

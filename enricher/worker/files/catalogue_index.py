@@ -32,7 +32,6 @@ from enricher.errors import SettingsError
 from enricher.worker.files.name_tries import NameTries
 from enricher.worker.records import Article, CatalogueCard, Entity
 from enricher.worker.rules.catalogue import Candidate, Entry, Mention, TextSearch, candidates_of
-from enricher.worker.rules.folding import Spelling
 from enricher.worker.rules.text_search import new_entities
 
 SUFFIX = ".jsonl"
@@ -102,20 +101,18 @@ class CatalogueIndex:
         # Not lru_cache, whose reference to this object would keep its memory until a full garbage collection.
         self._found = _Cache[tuple[str, str, str | None, bool], tuple[Candidate, ...]](_CACHED_CANDIDATES)
         self._labels = _Cache[tuple[str, str | None], str | None](_CACHED_CANDIDATES)
-        self._entries = _Cache[frozenset[str], list[Entry]](_CACHED_NAMES)
+        self._entries = _Cache[int, Entry](_CACHED_NAMES)
 
     def new_entities(self, article: Article, entities: Sequence[Entity]) -> Iterator[Entity]:
         """The entities for names in the text, which the model did not find. For an index that was given a `search`."""
         assert self.tries
         return new_entities(article, entities, self.tries.lengths_at, partial(self._label_in, article.language))
 
-    def _label_in(self, language: str | None, text: str) -> str | None:
+    def _label_in(self, language: str | None, name: str) -> str | None:
         assert self.search
-        if len(text) > MAX_NAME_CHARS:  # with invisible characters
-            return None
-        asked = Spelling(text).text, language
+        asked = name, language
         if asked not in self._labels:
-            self._labels.keep(asked, self.search.label_in(self.entries_of(Mention(text, "").keys), *asked), 1)
+            self._labels.keep(asked, self.search.label_in(self.entries_of(Mention(name, "").keys), *asked), 1)
         return self._labels[asked]
 
     def find(self, text: str, label: str, language: str | None, *, any_label: bool = False) -> tuple[Candidate, ...]:
@@ -135,20 +132,21 @@ class CatalogueIndex:
     def entries_of(self, keys: set[str]) -> list[Entry]:
         """The entries with one of these names, folded in both steps, in the file's order.
 
-        They are kept too: an article may spell a name in a thousand ways, and its entries may have 200 names each.
+        Entries are kept too: they may have 200 names each, and an article may have all of them, in a thousand spellings.
         """
-        asked = frozenset(keys)
-        found = self._entries.get(asked)
-        if found is None:
-            starts = set[int]()
-            for key in keys:
-                number = np.int64(hash(key))
-                low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
-                starts.update(self._starts[low:high].tolist())
-            found = [self._files.entry_at(start) for start in sorted(starts)]
-            if found:
-                self._entries.keep(asked, found, sum(len(each.names) for each in found))
-        return found
+        starts = set[int]()
+        for key in keys:
+            number = np.int64(hash(key))
+            low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
+            starts.update(self._starts[low:high].tolist())
+        return [self._entry_at(start) for start in sorted(starts)]
+
+    def _entry_at(self, start: int) -> Entry:
+        entry = self._entries.get(start)
+        if entry is None:
+            entry = self._files.entry_at(start)
+            self._entries.keep(start, entry, len(entry.names))
+        return entry
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in the file's order."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from enricher.worker.rules.text_search import MAX_CHARS
+
 _TRIES = 256
 """The largest trie of 5 million names has about a hundredth of them, which takes a tenth of a second."""
 _FLAGS = 1 << 20
 _KEY_CHARS = 3
-MAX_CHARS = 200
-"""A name may become longer by folding than a catalogue allows. Then it is not found."""
 MIN_LETTERS = _KEY_CHARS
 """The least that `catalogue.find_min_letters` may be."""
 

@@ -155,10 +155,14 @@ class TextSearch:
 
     def label_in(self, entries: Iterable[Entry], name: str, language: str | None) -> str | None:
         """The label of the first entry that is found by a name, as `Spelling` has it, in an article of this language."""
-        return next(
-            (self.label_of(each) for each in entries if each.is_for(None, language) and name in self.names_of(each)),
-            None,
-        )
+        folded = fold(name)
+        for entry in entries:
+            # Of 200 names only the one with this folding is spelled.
+            names = (each for each, its_folded in zip(entry.names, entry.folded, strict=True) if its_folded == folded)
+            is_named = any(Spelling(each).text.strip() == name for each in names)
+            if is_named and entry.is_for(None, language) and (label := self.label_of(entry)):
+                return label
+        return None
 
 
 def words_of(text: str) -> str:

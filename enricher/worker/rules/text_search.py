@@ -27,7 +27,9 @@ from enricher.worker.rules.words import WordBorders
 LengthsAt = Callable[[str, int], Sequence[int]]
 """The lengths of all names that are in a text at a position, in increasing order."""
 LabelOf = Callable[[str], str | None]
-"""The label of a name as it is in the text; None if it is the name of no entry for this article."""
+"""The label of a name, spelled as in `Spelling`; None if it is the name of no entry for this article."""
+MAX_CHARS = 200
+"""The most characters of a name that is found, in the text with its invisible ones, and as it is spelled."""
 
 _HIGH = "[\u0e00-\uffff\U0001aff0-\U0003ffff]"
 _STARTS = re.compile(rf"(?<![^\W_])\S|(?<={_HIGH})\S|[^\w\s]|{_HIGH}")
@@ -42,12 +44,15 @@ def names_in(text: str, lengths_at: LengthsAt, label_of: LabelOf) -> Iterator[tu
     for found in _STARTS.finditer(spelled):
         start = found.start()
         for length in reversed(lengths_at(spelled, start) if start >= past else ()):
+            # The label first: it costs least, and a catalogue may have 200 names for another language at each place.
+            if (label := label_of(spelled[start : start + length])) is None:
+                continue
             place = spelling.source_range(start, start + length)
-            if place is None or not borders.are_at(*place) or has_border(text[slice(*place)]):
+            if place is None or place[1] - place[0] > MAX_CHARS or not borders.are_at(*place):
                 continue
             if (place[0] and _KATAKANA.match(text, place[0] - 1)) or _KATAKANA.match(text, place[1] - 1):
                 continue
-            if label := label_of(text[slice(*place)]):
+            if not has_border(text[slice(*place)]):
                 yield *place, label
                 past = start + length
                 break
