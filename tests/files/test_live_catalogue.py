@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -283,11 +284,10 @@ def test_an_entry_is_read_once_whichever_of_its_names_are_in_the_text(
     """Reading one folds its 200 names: an article with all of them would otherwise fold 40,000."""
     names = [f"Alias {number}" for number in range(200)]
     path.write_bytes(orjson.dumps({"id": "1", "name": names[0], "aliases": names[1:], "label": "ORG"}))
-    worker, read = Worker(path, search=TextSearch(5)), list[bytes]()
-    read_entry = catalogue_index.read_entry
-    monkeypatch.setattr(catalogue_index, "read_entry", lambda line: read.append(line) or read_entry(line))
+    worker, read = Worker(path, search=TextSearch(5)), Mock(wraps=catalogue_index.read_entry)
+    monkeypatch.setattr(catalogue_index, "read_entry", read)
     record = worker.catalogue.add_ids(
         plain_record(Article("1", "", ", ".join(names)), [], Coverage(1, 1, truncated=False)), worker.counters
     )
     assert isinstance(record, EnrichedRecord)
-    assert (200, 1) == (len(record.entities), len(read))
+    assert (200, 1) == (len(record.entities), read.call_count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import pytest
 from hypothesis import given
@@ -109,6 +109,28 @@ def test_what_an_entity_is(name: str) -> None:
 def test_a_context_word_may_be_in_the_title() -> None:
     """It is a part of the article."""
     assert ["records/context"] == linked(BOTH, "Apple is back.", ("Apple", "ORG"), title="Beatles, again")
+
+
+def test_a_context_phrase_is_searched_once_for_all_entries() -> None:
+    """A megabyte may name 100,000 entries, each with 20 phrases whose words it has, far from one another."""
+
+    class Phrase(str):
+        """Text that counts how often it is split."""
+
+        __slots__ = ()
+        splits = 0
+
+        def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+            """Its words."""
+            Phrase.splits += 1
+            return super().split(sep, maxsplit)
+
+    context = (Phrase("prime minister"),)
+    found = [[Candidate(str(number), "name", context=context, alone=False)] for number in range(100)]
+    oslo = [Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0) for _ in found]
+    add_ids(Article("1", "", "Oslo: a minister, prime."), oslo, found)
+    assert 1 == Phrase.splits
+    assert not any("id" in each for each in oslo)
 
 
 @pytest.mark.parametrize(
