@@ -307,6 +307,17 @@ def test_ids_may_change_and_the_catalogue_may_not() -> None:
     assert isinstance(kept(changed(catalogue={"digest": "mine", "generation": 4}), with_ids), DeadLetter)
 
 
+def test_entities_that_the_catalogue_found_are_of_no_task() -> None:
+    """They are not counted as a model's, and a worker whose tasks find no entities may have them."""
+    oslo: Entity = {**record_of_tasks().entities[0], "source": "catalogue"}
+    for first in (0, 1):
+        record = replace(record_of_tasks(), entities=[oslo], tasks=record_of_tasks().tasks[first:])
+        found = kept(changed(metadata={"seen": True}), record)
+        assert isinstance(found, EnrichedRecord)
+        assert [oslo] == [*found.entities]
+        assert "LOC" not in {label for _, label in found.labels}
+
+
 def test_classes_may_change_and_vectors_may_not() -> None:
     """Vectors and numbers are the model's."""
     record = record_of_tasks()

@@ -121,7 +121,7 @@ def test_a_context_phrase_is_searched_once_for_all_entries() -> None:
         splits = 0
 
         def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-            """Its words."""
+            """Count, and split."""
             Phrase.splits += 1
             return super().split(sep, maxsplit)
 

@@ -204,11 +204,13 @@ def _rebuild(record: EnrichedRecord, found: dict[str, Any]) -> EnrichedRecord:
     labels: Counter[tuple[str, str]] = Counter()
     for each in (*found["entities"], *found.get("classifications", ())):
         task = each.get("task", default)
-        if task not in kinds or each.get("start", 0) >= each.get("end", 1):
+        of_no_task = "source" in each and "task" not in each
+        if (task not in kinds and not of_no_task) or each.get("start", 0) >= each.get("end", 1):
             raise InvalidArticle(
                 "no valid record: an entity or class of no task, or an entity that ends where it starts"
             )
-        labels[task, each["label"]] += 1
+        if not of_no_task:
+            labels[task, each["label"]] += 1
     further = found.get("metadata")
     article = replace(
         record.article,

@@ -139,14 +139,13 @@ class CatalogueIndex:
             number = np.int64(hash(key))
             low, high = (int(np.searchsorted(self._hashes, number, side)) for side in ("left", "right"))
             starts.update(self._starts[low:high].tolist())
-        return [self._entry_at(start) for start in sorted(starts)]
-
-    def _entry_at(self, start: int) -> Entry:
-        entry = self._entries.get(start)
-        if entry is None:
-            entry = self._files.entry_at(start)
-            self._entries.keep(start, entry, len(entry.names))
-        return entry
+        found = list[Entry]()
+        for start in sorted(starts):
+            if start not in self._entries:
+                entry = self._files.entry_at(start)
+                self._entries.keep(start, entry, len(entry.names))
+            found.append(self._entries[start])
+        return found
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in the file's order."""

@@ -240,16 +240,16 @@ class _Context:
 
     def has_one_of(self, candidate: Candidate) -> bool:
         """Whether the article has a context word of the candidate."""
-        return any(map(self._has, candidate.context))
-
-    def _has(self, words: str) -> bool:
-        if words not in self._known:
-            if not self._text:
-                self._text = f" {words_of(f'{self._article.title} {self._article.body}')} "
-                self._single = frozenset(self._text.split(" "))
+        if candidate.context and not self._text:
+            self._text = f" {words_of(f'{self._article.title} {self._article.body}')} "
+            self._single = frozenset(self._text.split(" "))
+        for words in candidate.context:
             # Phrases are searched only if all of their words are there, and once for all entries: an article may be long.
-            self._known[words] = self._single.issuperset(words.split(" ")) and f" {words} " in self._text
-        return self._known[words]
+            if words not in self._known:
+                self._known[words] = self._single.issuperset(words.split(" ")) and f" {words} " in self._text
+            if self._known[words]:
+                return True
+        return False
 
 
 def add_ids(

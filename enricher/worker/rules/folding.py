@@ -46,7 +46,7 @@ them in an article would take 760 s, in which no other thread runs."""
 _CHANGING = re.compile(rf"(?! \S)\s+|`|[!-~]?[^\x00-\x7f\s]{{1,{_PIECE_CHARS}}}")
 """Pieces that `Spelling` may change: runs of white space, and text beyond ASCII with the letter under its marks."""
 _SOUND_MARKS = "\uff9e\uff9f"
-"""Of half-width katakana: letters by Unicode's categories, but marks after NFKC."""
+"""Those of half-width katakana are letters by Unicode's categories, but marks after NFKC."""
 _JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
 
 
