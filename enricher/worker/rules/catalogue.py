@@ -150,7 +150,13 @@ class TextSearch:
         """The names by which an entry is found, spelled as in `Spelling`."""
         if self.label_of(entry) is None:
             return set()
-        names = {Spelling(each).text.strip() for each in entry.names}
+        # Most are as they are spelled, and a `Spelling` takes longer than all else.
+        names = {
+            each
+            if each.isascii() and "`" not in each and each.split() == each.split(" ")
+            else Spelling(each).text.strip()
+            for each in entry.names
+        }
         return {each for each in names if sum(map(str.isalnum, each)) >= self.min_letters}
 
     def label_in(self, entries: Iterable[Entry], name: str, language: str | None) -> str | None:
