@@ -49,6 +49,12 @@ def main(
         Literal["cpu", "cuda"] | None,
         typer.Option(help="Where the model runs; default: as the settings of the worker say."),
     ] = None,
+    catalogue: Annotated[
+        int,
+        typer.Option(
+            help="Names of a made catalogue; the leg `limit` then also compares the worker with and without it."
+        ),
+    ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
     """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead.
@@ -69,7 +75,7 @@ def main(
         step_of_gpu = {"peers"} & {*chosen} if resolve_device(load_settings().model.device) == "cuda" else set()
     except ModelError as error:
         raise typer.BadParameter(f"--device: {error}") from error
-    bench = Bench(1 if quick else repetitions, quick, print)
+    bench = Bench(1 if quick else repetitions, quick, print, catalogue_names=catalogue)
     outcomes = _measure_legs([name for name in LEGS if name in {*chosen} - step_of_gpu], bench)
     for outcome in outcomes.values():
         print_outcome(outcome)

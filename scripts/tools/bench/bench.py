@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 from confluent_kafka import Producer
@@ -21,6 +23,7 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.loaded_tasks import Model, batch_rules, window_lengths
+from tools.bench.catalogues import write_catalogue
 from tools.bench.machine import LoadMeter
 from tools.bench.repeating import Run, interleave
 from tools.kafka import Cluster
@@ -39,6 +42,8 @@ class Bench:
     """Tiny runs, to see that everything works; the figures mean nothing."""
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
+    catalogue_names: int = 0
+    """The names of a catalogue that a leg may compare the worker with."""
     _models: dict[str, Model] = field(default_factory=dict)
 
     @cached_property
@@ -80,6 +85,14 @@ class Bench:
         cluster = self.closing.enter_context(Cluster(nodes=1))
         cluster.warm_up()
         return cluster
+
+    @cached_property
+    def catalogue(self) -> Path:
+        """A catalogue of so many names."""
+        self.say(f"writing a catalogue of {self.catalogue_names:,} names")
+        path = Path(self.closing.enter_context(TemporaryDirectory())) / "names.jsonl"
+        write_catalogue(path, self.catalogue_names)
+        return path
 
     def meter(self) -> LoadMeter:
         """Start measuring load; the broker's share is measured separately."""

@@ -33,6 +33,8 @@ _CONTEST_S, _RUN_S = 2.0, 20.0
 """Target duration of a run that finds the batch size, and of a measured run: long enough that start and end weigh little."""
 _QUICK_RUN_S = 2.0
 AIMS = {"fp32": 0.97, "auto": 0.93}
+_FINDS = ("entities", "text")
+_CATALOGUE_AIM = 0.97
 
 
 def measure(bench: Bench) -> Outcome:
@@ -41,12 +43,18 @@ def measure(bench: Bench) -> Outcome:
     for case in cases:
         contenders[f"{case.name}, bare"] = partial(run_bare, case.model, case.batches, len(case.values))
         contenders[f"{case.name}, worker"] = partial(_worker, bench, case)
+    finds = _FINDS if bench.catalogue_names else ()
+    for find in finds:
+        contenders[find] = partial(_worker, bench, cases[-1], find)
     runs = bench.interleave(contenders)
     results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
     return Outcome(
         figures={result.case.name: result.figures() for result in results},
         tables=[rates_table(results), *map(processor_table, results)],
-        claims=[result.claim() for result in results],
+        claims=[
+            *(result.claim() for result in results),
+            *(catalogue_claim(bench.catalogue_names, find, runs[find], results[-1].worker) for find in finds),
+        ],
     )
 
 
@@ -113,10 +121,11 @@ def run_bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
     return Run(count / seconds, load, {"threads": ThreadTime.of(runs, model.concurrency, seconds), "count": count})
 
 
-def _worker(bench: Bench, case: Case) -> Run:
-    """The worker on the same articles as a backlog."""
+def _worker(bench: Bench, case: Case, find: str = "") -> Run:
+    """The worker on the same articles as a backlog. `find`: with a catalogue, what gets ids (`catalogue.find`)."""
+    catalogue = {"catalogue": {"path": bench.catalogue, "find": find}} if find else {}
     with bench.topics(case.values) as topics:
-        work = work_off(bench, case.model, bench.settings_for(topics))
+        work = work_off(bench, case.model, bench.settings_for(topics, **catalogue))
     assert work.counters.records == len(case.values), "every article has its record"
     times = ThreadTime.of(work.runs, case.model.concurrency, work.seconds)
     return Run(
@@ -239,6 +248,17 @@ _PARTS_ELSEWHERE = {
     "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the worker pool",
     "broker_s": _PARTS["broker_s"],
 }
+
+
+def catalogue_claim(names: int, find: str, having: Sequence[Run], without: Sequence[Run]) -> Claim:
+    """The worker's rate with a catalogue over that without, repetition by repetition."""
+    ratio = Spread.of([one.rate / other.rate for one, other in zip(having, without, strict=True)])
+    links = sum(having[0].detail["work"].counters.links.values()) / having[0].detail["count"]
+    text = (
+        f"with a catalogue of {names:,} names, catalogue.find={find}, the worker keeps {ratio} of its rate (aim "
+        f"{_CATALOGUE_AIM}); {links:.0f} entities per article"
+    )
+    return claim(text, (*having, *without), held=ratio.median >= _CATALOGUE_AIM)
 
 
 def rates_table(results: Sequence[Result]) -> Table:
