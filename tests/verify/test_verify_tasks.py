@@ -109,6 +109,10 @@ def test_a_finding_at_its_threshold_may_be_missing_in_one_record() -> None:
         nearly = copy.deepcopy(wanted)
         nearly[listed][0]["score"] = score - 0.001
         assert alike(nearly, wanted, partial(always, score - 0.0015))
+    found_in_text = copy.deepcopy(wanted)
+    found_in_text["entities"].append({**entity, "start": 90, "end": 99, "score": 1.0, "source": "catalogue"})
+    assert alike(found_in_text, wanted, partial(always, 0.5)), "its place may have been an entity at the threshold"
+    assert not alike(found_in_text, wanted)
 
 
 def test_a_record_of_other_models_is_not_compared() -> None:

@@ -186,7 +186,8 @@ def _certain(document: Document, other: Document, least_score: LeastScore) -> Do
 
 
 def _is_at_threshold(finding: Mapping[str, Any], least: float) -> bool:
-    return least > 0 and finding["score"] - least <= _SCORE_TOLERANCE
+    # The catalogue finds a name only where no entity is: at its place there may have been one at the threshold.
+    return least > 0 and ("source" in finding or finding["score"] - least <= _SCORE_TOLERANCE)
 
 
 def _identity(finding: Mapping[str, Any]) -> bytes:

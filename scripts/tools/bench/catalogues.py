@@ -11,7 +11,9 @@ import orjson
 
 from tools import ARTICLES
 
-_SYLLABLES = "an be bo ca co da de di el en fa go ha in ja ka ki la le li lo ma mi mo na no or pa re ro sa se so ta va za"
+_SYLLABLES = (
+    "an be bo ca co da de di el en fa go ha in ja ka ki la le li lo ma mi mo na no or pa re ro sa se so ta va za"
+)
 _ENDINGS = ("Group", "Holdings", "Bank", "Partners", "University", "Foundation", "Council", "Airlines")
 _IN_ARTICLES = re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+){1,2}")
 _ARTICLES_SHARE = 0.5

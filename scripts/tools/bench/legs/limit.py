@@ -253,10 +253,9 @@ _PARTS_ELSEWHERE = {
 def catalogue_claim(names: int, find: str, having: Sequence[Run], without: Sequence[Run]) -> Claim:
     """The worker's rate with a catalogue over that without, repetition by repetition."""
     ratio = Spread.of([one.rate / other.rate for one, other in zip(having, without, strict=True)])
-    links = sum(having[0].detail["work"].counters.links.values()) / having[0].detail["count"]
     text = (
         f"with a catalogue of {names:,} names, catalogue.find={find}, the worker keeps {ratio} of its rate (aim "
-        f"{_CATALOGUE_AIM}); {links:.0f} entities per article"
+        f"{_CATALOGUE_AIM})"
     )
     return claim(text, (*having, *without), held=ratio.median >= _CATALOGUE_AIM)
 
