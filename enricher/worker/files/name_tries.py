@@ -2,7 +2,8 @@
 
 Why no automaton of Aho and Corasick: its links are for names that begin anywhere, but ours begin at words, where a trie
 answers the same. For 5 million names `ahocorasick_rs` took 72 s and 2 GB, and held all other threads meanwhile; a succinct
-trie (`marisa_trie`) took 8 s and 360 MB, then 40 MB. It holds them too, so names are spread over many small ones.
+trie (`marisa_trie`) took 8 s and 360 MB. It holds them too, so names are spread over many small ones: those of 5 million
+names are built in 3.4 s, the longest pause was 0.3 s on a busy machine, and they take 27 MB.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from enricher.worker.rules.text_search import MAX_CHARS
 
 _TRIES = 256
-"""The largest trie of 5 million names has about a hundredth of them, which takes a tenth of a second."""
 _FLAGS = 1 << 20
 _KEY_CHARS = 3
 MIN_LETTERS = _KEY_CHARS
