@@ -79,7 +79,6 @@ class Outputs:
     """The outputs in one topic. `dead_letters`: whether it is the dead-letter topic; `input_topic`: the one of the sources.
 
     `topic_id`: that of the input topic now. Outputs that name another one belong to an earlier topic, and are only counted.
-    `same_partitions`: the topic has as many partitions as the input, so an output is in the partition of its input.
     """
 
     checks: Checks
@@ -87,7 +86,6 @@ class Outputs:
     input_topic: str
     topic_id: str | None
     dead_letters: bool
-    same_partitions: bool
     counts: Counter[str] = field(default_factory=Counter)
     oldest: dict[int, int] = field(default_factory=dict)
     """The lowest source offset of each input partition."""
@@ -174,5 +172,4 @@ class Outputs:
 
     def _check_order(self, source: Source, place: Place) -> None:
         self.checks.order.note(place, ok=self._order.keeps(place[:2], source.partition, source.offset))
-        if self.same_partitions:
-            self.checks.partition.note(place, ok=place.partition == source.partition)
+        self.checks.partition.note(place, ok=place.partition == source.partition)

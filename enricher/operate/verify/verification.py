@@ -143,14 +143,12 @@ class _Verification:
         self._ledgers = {number: PartitionLedger(lows[number], end) for number, end in ends.items()}
 
     def _read_outputs(self, topic: str, ends: dict[int, int]) -> None:
-        same = len(ends) == len(self._ledgers)
         outputs = self._outputs[topic] = Outputs(
             checks=self._checks,
             ledgers=self._ledgers,
             input_topic=self._topic,
             topic_id=self._topic_id,
             dead_letters=topic == self._config.dead_letter_topic,
-            same_partitions=same,
         )
         lows = self._cluster.beginnings(topic)
         ranges = self._ranges[topic] = {number: (lows[number], end) for number, end in ends.items()}
@@ -249,7 +247,6 @@ class _Verification:
         applies = {
             "caught up": self._options.wait_s is not None,
             "payload": self._options.recompute is not None,
-            "partition": any(outputs.same_partitions for outputs in self._outputs.values()),
         }
         return applies.get(check.name, True)
 
