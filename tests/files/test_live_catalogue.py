@@ -174,6 +174,7 @@ NAMES = (
     {"id": "oslo-ny", "name": "Oslo", "label": "MISC", "context": ["Minnesota"]},
     {"id": "fr", "name": "Nations unies", "label": "ORG", "language": "fr"},
     {"id": "any", "name": "Security Council"},
+    {"id": "cut", "name": "Security\u2029Council", "label": "ORG"},
 )
 
 

@@ -157,7 +157,7 @@ class TextSearch:
             else Spelling(each).text.strip()
             for each in entry.names
         }
-        return {each for each in names if sum(map(str.isalnum, each)) >= self.min_letters}
+        return {each for each in names if "\n" not in each and sum(map(str.isalnum, each)) >= self.min_letters}
 
     def label_in(self, entries: Iterable[Entry], name: str, language: str | None) -> str | None:
         """The label of the first entry that is found by a name, as `Spelling` has it, in an article of this language."""

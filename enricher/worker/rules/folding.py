@@ -21,6 +21,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Literal
 
+from enricher.worker.rules.borders import has_border
+
 _APOSTROPHES = "\u2018\u2019\u201b\u02bc\u02b9\u2032`"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043"
 _UNSEEN = [0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
@@ -66,7 +68,10 @@ def fold_loosely(folded: str) -> str:
 
 
 class Spelling:
-    """A text after the first step, but with its case and the white space at its ends: `text`."""
+    """A text after the first step, but with its case and the white space at its ends: `text`.
+
+    White space that is a border (`borders.py`), and no other, is a line break there.
+    """
 
     __slots__ = ("_ends", "_source_ends", "_source_starts", "_starts", "text")
 
@@ -107,7 +112,7 @@ def _changes(source: str) -> Iterator[tuple[int, int, str]]:
         run = found[0]
         if run.isspace():
             if run != " ":
-                yield found.start(), found.end(), " "
+                yield found.start(), found.end(), "\n" if has_border(run) else " "
         elif run == "`" or _ODD.search(run) or "\u00b4" in run or not unicodedata.is_normalized("NFKC", run):
             for start, end in _characters(run):
                 piece = _alike(run[start:end])

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from enricher.worker.records import Article, Entity, FieldName
-from enricher.worker.rules.borders import Addresses, has_border
+from enricher.worker.rules.borders import Addresses
 from enricher.worker.rules.folding import Spelling
 from enricher.worker.rules.words import WordBorders
 
@@ -52,10 +52,9 @@ def names_in(text: str, lengths_at: LengthsAt, label_of: LabelOf) -> Iterator[tu
                 continue
             if (place[0] and _KATAKANA.match(text, place[0] - 1)) or _KATAKANA.match(text, place[1] - 1):
                 continue
-            if not has_border(text[slice(*place)]):
-                yield *place, label
-                past = start + length
-                break
+            yield *place, label
+            past = start + length
+            break
 
 
 def new_entities(
