@@ -110,6 +110,20 @@ def test_a_bad_version_is_not_taken_and_everybody_hears_of_it(
     assert not worker.counters.catalogue_refused
 
 
+def test_a_version_that_memory_was_short_for_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is good and does not change again."""
+    worker = Worker(path)
+    write(path, "new")
+    with monkeypatch.context() as short:
+        short.setattr(catalogue_index, "sha256", Mock(side_effect=MemoryError))
+        worker.wait()
+        worker.record()
+        assert worker.counters.catalogue_refused
+    worker.wait()
+    assert "new" == id_in(worker.record())
+    assert not worker.counters.catalogue_refused
+
+
 def test_a_file_that_goes_and_comes_back_is_taken_again(path: Path) -> None:
     """While it is away, the worker goes on with what it has."""
     worker = Worker(path)

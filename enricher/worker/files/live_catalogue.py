@@ -19,6 +19,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from enricher.errors import SettingsError
 from enricher.worker.files.catalogue_index import CatalogueFiles, CatalogueIndex, version_of
 from enricher.worker.records import DeadLetter, EnrichedRecord
 from enricher.worker.rules.catalogue import MAX_IDS, TextSearch, add_ids
@@ -110,6 +111,8 @@ class LiveCatalogue:
             self._next = self._read(files)
         except Exception as error:  # noqa: BLE001  a thread that ends without a word would be a new version without one
             self._refused = True
+            if not isinstance(error, SettingsError):
+                self._looked_at = ()  # memory may come back, and the file is as good as it was
             log.error(  # noqa: TRY400  the reason is enough
                 "the new version of the catalogue is not taken, the worker goes on with %s: %s",
                 self._index.card.digest,
