@@ -89,6 +89,7 @@ def test_a_part_of_a_word_is_no_name(text: str, name: str) -> None:
     [
         ("Emmanuel\n   Macron", "Emmanuel Macron"),
         ("Emmanuel\u00a0Macron", "Emmanuel  Macron"),
+        ("Emmanuel \u200b\u00ad \u200c Macron", "Emmanuel Macron"),
         ("L\u2019Ore\u0301al", "L'Or\u00e9al"),
         ("Jean\u2011Luc", "Jean-Luc"),
         ("Dai\u00adly Mail", "Daily Mail"),

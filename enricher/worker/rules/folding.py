@@ -45,8 +45,10 @@ _PIECE_CHARS = 1_000
 _PIECES = re.compile(rf"(?s:.{{1,{_PIECE_CHARS}}}(?=\s|\Z)|.{{1,{_PIECE_CHARS}}})")
 """Pieces of a text that are normalized alone, words as a whole. Normalizing sorts a run of marks by insertion: a million of
 them in an article would take 760 s, in which no other thread runs."""
-_CHANGING = re.compile(rf"(?! \S)\s+|`|[!-~]?[^\x00-\x7f\s]{{1,{_PIECE_CHARS}}}")
-"""Pieces that `Spelling` may change: runs of white space, and text beyond ASCII with the letter under its marks."""
+_NOT_SEEN = f"[{''.join(map(chr, _UNSEEN))}]"
+_CHANGING = re.compile(rf"(?! (?!{_NOT_SEEN})\S)\s+(?:{_NOT_SEEN}++\s+)*|`|[!-~]?[^\x00-\x7f\s]{{1,{_PIECE_CHARS}}}")
+"""Pieces that `Spelling` may change: runs of white space, also around what nobody sees, and text beyond ASCII with the
+letter under its marks."""
 _SOUND_MARKS = "\uff9e\uff9f"
 """Those of half-width katakana are letters by Unicode's categories, but marks after NFKC."""
 _JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
@@ -110,7 +112,7 @@ def _changes(source: str) -> Iterator[tuple[int, int, str]]:
     """The ranges of a text that the first step changes, in order, each with what it makes of them."""
     for found in _CHANGING.finditer(source):
         run = found[0]
-        if run.isspace():
+        if run[0].isspace():
             if run != " ":
                 yield found.start(), found.end(), "\n" if has_border(run) else " "
         elif run == "`" or _ODD.search(run) or "\u00b4" in run or not unicodedata.is_normalized("NFKC", run):
