@@ -82,6 +82,16 @@ def test_who_leaves_in_order_without_progress_takes_the_attempt_back() -> None:
     assert said(attempts.seal(Release([ticket(10)], {HERE: 11}), [HERE])) == ({HERE: 11}, {})
 
 
+def test_an_attempt_that_was_taken_back_is_counted_again() -> None:
+    """All records of a partition waited for their schemas, and one goes on: it may kill."""
+    attempts = begun(Mark(1))
+    attempts.note_committed(attempts.count_attempts({HERE: 10}))
+    assert attempts.quiet
+    attempts.note_committed(attempts.seal(Release((), {}), [HERE]))
+    assert not attempts.quiet
+    assert said(attempts.count_attempts({HERE: 10})) == ({HERE: 10}, {HERE: Mark(2)})
+
+
 def test_nothing_is_taken_back_where_no_record_arrived() -> None:
     """Also after a rewind or a loss, when the offset that is remembered may be an old one: it must never go back."""
     attempts = begun(Mark(2))
@@ -129,6 +139,7 @@ def test_records_of_other_partitions_are_counted_alone_too() -> None:
     attempts.begin(THERE, Start(5))
     assert said(attempts.count_attempts({THERE: 5})) == ({THERE: 5}, {THERE: Mark(1, 1)})
     assert said(progress(attempts, 5, partition=THERE)) == ({THERE: 6}, {})
+    assert said(attempts.count_attempts({THERE: 6})) == ({THERE: 6}, {THERE: Mark(1, 1)}), "a new record begins at zero"
 
 
 @pytest.mark.parametrize(
