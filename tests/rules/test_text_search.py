@@ -75,6 +75,7 @@ def test_a_name_is_found_between_the_borders_of_words(text: str, name: str) -> N
         ("istanbul, ISTANBUL, Istanbul", "İstanbul"),
         ("トヨタホーム と ムトヨタ", "トヨタ"),
         ("Deutsche\n\nBank, Deutsche\tBank", "Deutsche Bank"),
+        ("Deutsche\n\u200b\nBank, Deutsche\n \u00ad\u200e \nBank", "Deutsche Bank"),
         ("https://example.org/Reuters/x info@Reuters.com", "Reuters"),
         ("서울에서", "서울"),
     ],

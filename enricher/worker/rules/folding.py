@@ -114,7 +114,7 @@ def _changes(source: str) -> Iterator[tuple[int, int, str]]:
         run = found[0]
         if run[0].isspace():
             if run != " ":
-                yield found.start(), found.end(), "\n" if has_border(run) else " "
+                yield found.start(), found.end(), "\n" if has_border(run.translate(_LIKE_OTHERS)) else " "
         elif run == "`" or _ODD.search(run) or "\u00b4" in run or not unicodedata.is_normalized("NFKC", run):
             for start, end in _characters(run):
                 piece = _alike(run[start:end])
