@@ -65,13 +65,13 @@ class Weights:
 
     def write(self, name: str, value: Float32Array) -> str:
         """Write a tensor in the graph's type. Returns its name. Raises ModelError if the type cannot represent it."""
-        if not np.isfinite(value).all():
-            raise ModelError(
-                f"{self.checkpoint.folder}: {name} has NaN or infinite values. Copy the folder, or train, again."
-            )
         with np.errstate(over="ignore"):
             narrowed = value.astype(self.element, copy=False)
         if not np.isfinite(narrowed).all():
+            if not np.isfinite(value).all():
+                raise ModelError(
+                    f"{self.checkpoint.folder}: {name} has NaN or infinite values. Copy the folder, or train, again."
+                )
             largest = np.abs(value).max()
             raise ModelError(
                 f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} cannot represent. "
