@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from enricher.worker.settings import IndexSettings
-from tools import ARTICLES, enricher_command
+from tools import ARTICLES, ROOT, enricher_command
 from tools.demo.report import TASKS, read_outputs, show, show_tasks, tasks_settings
 from tools.demo.search.server import SearchPage
 from tools.java_server import ArchiveError
@@ -75,8 +75,9 @@ def _delete(topics: Topics) -> None:
 
 
 INDEX = "--index"
-SETTINGS = {"ENRICHER_OUTPUT__ARTICLE": "whole"}
-"""Settings of the worker: a record contains its article, so that title and text can be searched."""
+CATALOGUE = ROOT / "tests" / "data" / "catalogue" / "names.jsonl"
+SETTINGS = {"ENRICHER_OUTPUT__ARTICLE": "whole", "ENRICHER_CATALOGUE__PATH": str(CATALOGUE)}
+"""Settings of the worker: a record contains its article, so that title and text can be searched, and ids of its entities."""
 _NAME = "articles"
 
 

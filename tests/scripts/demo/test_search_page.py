@@ -15,7 +15,7 @@ from support.properties import any_text
 from support.search_server import SearchServer, serving
 
 from enricher.indexing.index_documents import name_of
-from tools.demo.search.page import FACETS, Found, Search, excerpt, mark_entities, page
+from tools.demo.search.page import CATALOGUE, FACETS, Found, Search, excerpt, mark_entities, page
 from tools.demo.search.server import SearchPage
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
@@ -32,7 +32,10 @@ def found(*hits: dict[str, Any], facets: dict[str, list[tuple[str, int]]] | None
     return Found(len(hits), 3, list(hits), {label: (facets or {}).get(label, []) for label in FACETS})
 
 
-@pytest.mark.parametrize("search", [Search(), Search("a b", (("PER", "Ana & Co"), ("LOC", "München")))])
+OBAMA = (CATALOGUE, "Barack Obama\tQ76")
+
+
+@pytest.mark.parametrize("search", [Search(), Search("a b", (("PER", "Ana & Co"), ("LOC", "München"), OBAMA))])
 def test_an_address_leads_to_its_search(search: Search) -> None:
     """Filters and words survive the way through the URL."""
     assert search == Search.read(search.url.partition("?")[2])
@@ -89,6 +92,17 @@ def test_an_excerpt_begins_before_what_was_searched() -> None:
         assert 500 < start < 600
         assert end > 612
     assert 0 == excerpt(Search("nowhere"), body, [ana])[0]
+
+
+def test_an_entry_of_the_catalogue_is_shown_by_its_name_and_filters_by_its_id() -> None:
+    """The excerpt begins before an entity that is the entry, whatever the article calls it."""
+    body = "x " * 300 + "Mr Obama met Bo. " + "y " * 600
+    obama = {**entity(body, "PER", 603, 608), "id": "Q76", "catalogue_name": "Barack Obama"}
+    search = Search("", (OBAMA,))
+    assert [{"term": {"named_ids": "Barack Obama\tQ76"}}] == search.body()["query"]["bool"]["filter"]
+    html = page(search, found({"body": body, "entities": [obama]}, facets={CATALOGUE: [(OBAMA[1], 7)]}))
+    assert ">Barack Obama</a> <span>7</span>" in html
+    assert 'title="PER, 0.99, Q76">Obama</mark>' in html
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-FACETS = {"PER": "People", "ORG": "Organisations", "LOC": "Places"}
-"""Labels of the model that have a facet, and its heading."""
+CATALOGUE = "catalogue"
+FACETS = {"PER": "People", "ORG": "Organisations", "LOC": "Places", CATALOGUE: "In the catalogue"}
+"""Labels of the model that have a facet, and its heading; entries of the catalogue, each as its name, a tab, and its id."""
 _HITS, _FACET_VALUES = 50, 10
 """All of the demonstration's articles fit into one page."""
 _MAX_TEXT_CHARS, _MAX_CHOSEN = 200, 12
@@ -20,7 +21,7 @@ _MAX_TEXT_CHARS, _MAX_CHOSEN = 200, 12
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Words, and values of facets that a hit must have, as (label, text)."""
+    """Words, and values that a hit must have, as (name of the facet, value)."""
 
     text: str = ""
     chosen: tuple[tuple[str, str], ...] = ()
@@ -52,18 +53,27 @@ class Search:
             "query": {
                 "bool": {
                     "must": [{"multi_match": words} if self.text else {"match_all": {}}],
-                    "filter": [{"term": {f"facets.{label}": value}} for label, value in self.chosen],
+                    "filter": [{"term": {_field(facet): value}} for facet, value in self.chosen],
                 }
             },
             "sort": ["_score", {"published_at": "desc"}, {"id": "asc"}],
             "_source": ["id", "title", "body", "url", "source", "published_at", "entities"],
-            "aggs": {label: {"terms": {"field": f"facets.{label}", "size": _FACET_VALUES}} for label in FACETS},
+            "aggs": {each: {"terms": {"field": _field(each), "size": _FACET_VALUES}} for each in FACETS},
         }
+
+
+def _field(facet: str) -> str:
+    return "named_ids" if facet == CATALOGUE else f"facets.{facet}"
+
+
+def _shown(value: str) -> str:
+    """A value of a facet as a reader sees it: an entry of the catalogue without its id."""
+    return value.partition("\t")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`facets`: for each label values and how many of the hits have them. `hits`: documents."""
+    """`facets`: for each of them values and how many of the hits have them. `hits`: documents."""
 
     total: int
     took_ms: int
@@ -151,7 +161,8 @@ def _form(search: Search) -> str:
 def _chosen(search: Search) -> str:
     links = "".join(
         f'<a class="chip {escape(label)}" href="{escape(search.toggled(label, value).url)}" '
-        f'aria-label="Remove the filter {escape(value)}">{escape(value)} <span aria-hidden="true">×</span></a>'
+        f'aria-label="Remove the filter {escape(_shown(value))}">{escape(_shown(value))} '
+        f'<span aria-hidden="true">×</span></a>'
         for label, value in search.chosen
     )
     return f'<p class="chosen">{links}</p>' if links else ""
@@ -160,7 +171,8 @@ def _chosen(search: Search) -> str:
 def _facet(search: Search, label: str, values: Iterable[tuple[str, int]]) -> str:
     items = "".join(
         f'<li><a href="{escape(search.toggled(label, value).url)}"'
-        f"{' aria-current=true' if (label, value) in search.chosen else ''}>{escape(value)}</a> <span>{count}</span></li>"
+        f"{' aria-current=true' if (label, value) in search.chosen else ''}>{escape(_shown(value))}</a> "
+        f"<span>{count}</span></li>"
         for value, count in values
     )
     return f'<section class="{label}"><h2>{FACETS[label]}</h2><ul>{items or "<li>none</li>"}</ul></section>'
@@ -180,9 +192,7 @@ def _hit(search: Search, document: Mapping[str, Any]) -> str:
 
 def excerpt(search: Search, body: str, entities: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """The part of the body to show: from a little before the first chosen entity, or the first word that was searched."""
-    places = [
-        each["start"] for each in entities if each["field"] == "body" and (each["label"], each["name"]) in search.chosen
-    ]
+    places = [each["start"] for each in entities if each["field"] == "body" and _is_chosen(search, each)]
     lowered = body.lower()
     places += [at for word in search.text.lower().split() if (at := lowered.find(word)) >= 0] if not places else []
     start = max(0, min(places, default=0) - _BEFORE_CHARS)
@@ -190,6 +200,11 @@ def excerpt(search: Search, body: str, entities: Iterable[Mapping[str, Any]]) ->
         start = body.find(" ", start) + 1
     end = min(len(body), start + _EXCERPT_CHARS)
     return start, end if end == len(body) else max(body.rfind(" ", start, end), start + 1)
+
+
+def _is_chosen(search: Search, entity: Mapping[str, Any]) -> bool:
+    values = {(entity["label"], entity["name"]), (CATALOGUE, f"{entity.get('catalogue_name')}\t{entity.get('id')}")}
+    return not values.isdisjoint(search.chosen)
 
 
 def mark_entities(search: Search, text: str, entities: Sequence[Mapping[str, Any]], start: int, end: int) -> str:
@@ -209,7 +224,8 @@ def mark_entities(search: Search, text: str, entities: Sequence[Mapping[str, Any
 
 def _mark(search: Search, entity: Mapping[str, Any], text: str) -> str:
     label, name = str(entity["label"]), str(entity["name"])
-    shown = f'<mark class="{escape(label)}" title="{escape(label)}, {float(entity["score"]):.2f}">{escape(text)}</mark>'
+    about = ", ".join((label, f"{float(entity['score']):.2f}", *([str(entity["id"])] if "id" in entity else [])))
+    shown = f'<mark class="{escape(label)}" title="{escape(about)}">{escape(text)}</mark>'
     if label not in FACETS or (label, name) in search.chosen:
         return shown
     return f'<a href="{escape(search.toggled(label, name).url)}">{shown}</a>'
