@@ -127,7 +127,7 @@ def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Pa
         ArticleTokenizer(Checkpoint.open(folder))
 
 
-def test_a_folder_with_sentencepiece_alone_is_refused_with_the_lines_that_convert_it(tmp_path: Path) -> None:
+def test_a_folder_with_sentencepiece_alone_is_refused_with_a_conversion(tmp_path: Path) -> None:
     """DeBERTa's. transformers 5 converts it too, without its table of characters: half a sign would be unknown."""
     folder = Path(shutil.copytree(REFERENCE / "deberta-v2", tmp_path / "model"))
     (folder / "spm.model").write_bytes(b"model")

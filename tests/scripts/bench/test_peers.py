@@ -205,7 +205,7 @@ def test_a_peer_that_does_not_answer_in_time_is_ended() -> None:
             silent.hear()
 
 
-def test_a_library_that_loses_windows_is_refused_with_the_version_to_install(
+def test_a_library_that_loses_windows_is_refused_by_its_version(
     monkeypatch: pytest.MonkeyPatch, windows: Windows
 ) -> None:
     """As tokenizers 0.23.2 does; the version that is named is the locked one."""

@@ -94,7 +94,7 @@ def test_an_excerpt_begins_before_what_was_searched() -> None:
     assert 0 == excerpt(Search("nowhere"), body, [ana])[0]
 
 
-def test_an_entry_of_the_catalogue_is_shown_by_its_name_and_filters_by_its_id() -> None:
+def test_an_entry_is_shown_by_its_name_and_filters_by_its_id() -> None:
     """The excerpt begins before an entity that is the entry, whatever the article calls it."""
     body = "x " * 300 + "Mr Obama met Bo. " + "y " * 600
     obama = {**entity(body, "PER", 603, 608), "id": "Q76", "catalogue_name": "Barack Obama"}
