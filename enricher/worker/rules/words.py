@@ -169,8 +169,7 @@ class Words:
     def _enter_chunk(self, char: int) -> None:
         self._base, self._chunk_end = chunk_around(self._text, char)
         self._position = self._base
-        # Two more characters show whether a dot is followed by a small letter.
-        self._matches = _WORD.finditer(self._text[self._base : self._chunk_end + 2].translate(_CLASSES))
+        self._matches = _words_of_chunk(self._text, self._base, self._chunk_end)
 
 
 class WordBorders:
@@ -189,12 +188,19 @@ class WordBorders:
             self._read = chunk_around(self._text, start)[0]
         while self._read < end and (chunk := _CHUNK.search(self._text, self._read)):
             base, self._read = chunk.span()
-            # As in `Words`, two more characters, whose words are not of this chunk.
-            for word in _WORD.finditer(self._text[base : self._read + 2].translate(_CLASSES)):
+            for word in _words_of_chunk(self._text, base, self._read):
                 if base + word.start() >= self._read:
                     break
                 self._starts[base + word.start()] = self._ends[base + word.end()] = True
         return bool(self._starts[start] and self._ends[end])
+
+
+def _words_of_chunk(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """The words of a chunk, at places counted from its start, and perhaps some behind it.
+
+    Two more characters show whether a dot is followed by a small letter.
+    """
+    return _WORD.finditer(text[start : end + 2].translate(_CLASSES))
 
 
 def chunk_around(text: str, char: int) -> tuple[int, int]:
