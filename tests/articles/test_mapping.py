@@ -255,7 +255,7 @@ def test_numbers_and_booleans_are_ids_where_the_setting_says_so(number: str, tex
     ],
 )
 def test_numbers_that_may_become_the_same_id_are_refused(number: float) -> None:
-    """Of those in JSON a double is all that is left; decoders of other formats may return what JSON cannot hold."""
+    """JSON keeps only a double of such a number; decoders of other formats may return numbers that JSON cannot hold."""
     with pytest.raises(InvalidArticle, match=r"^id is a number that is not whole, or has more than 64 bits at /n$"):
         FieldMapping({"id": "/n"}, scalar_ids=True).article(USUAL | {"n": number}, raw(), LIMIT_CHARS)
 

@@ -267,7 +267,7 @@ def test_a_vector_that_cannot_be_written_is_a_dead_letter(
 
 
 def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFormat) -> DeadLetter | None:
-    """What the encoder makes of a record, where records have at most this many bytes."""
+    """The output of an encoder whose records have at most this many bytes."""
     ticket = finished(RawRecord(Partition("t", 0), 0, None, b"{}"), record)
     return encoder_of(output_format, max_record_bytes=limit_bytes).outgoing(ticket).letter
 
@@ -297,7 +297,7 @@ def test_a_record_that_vectors_make_too_large_says_so(output_format: RecordForma
 
 
 def test_a_score_that_is_no_probability_is_a_bug() -> None:
-    """As it is for entities."""
+    """A score of a class outside [0, 1] raises, as an entity's does."""
     record = record_of_tasks()
     with pytest.raises(AssertionError):
         encode_record(replace(record, findings={"classifications": [{"task": "topic", "label": "x", "score": 1.5}]}))

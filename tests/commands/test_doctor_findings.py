@@ -189,7 +189,7 @@ def schemas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Registr
 
 
 def asked() -> Mapping[str, Finding]:
-    """What the registry shows, by check."""
+    """The findings about the registry, by check."""
     return {finding.check: finding for finding in registry_findings(load_settings())}
 
 

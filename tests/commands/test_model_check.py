@@ -187,7 +187,7 @@ def labelled(tmp_path: Path) -> Path:
 
 
 def inspected(source: Path, cache_dir: Path) -> dict[str, Any]:
-    """What `inspect --json` says."""
+    """The output of `inspect --json`."""
     result = run_model("inspect", source, "--device", "cpu", "--json", cache_dir=cache_dir)
     assert result.exit_code == 0, (result.output, result.exception)
     shown: dict[str, Any] = json.loads(result.stdout)

@@ -56,7 +56,7 @@ def row(found: Mapping[str, Any], label: str) -> dict[str, Any]:
 
 
 def test_what_is_lost_is_judged_by_its_limit(tmp_path: Path) -> None:
-    """By label, with its interval; examples are shown on request. A model with more bias for no entity finds none."""
+    """Changes are counted by label, with an interval; a model with more bias for no entity finds none."""
     tiny = tiny_model(tmp_path / "tiny")
     losing = shutil.copytree(tiny, tmp_path / "losing")
     weights = load_file(losing / "model.safetensors")

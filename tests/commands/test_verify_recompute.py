@@ -35,7 +35,7 @@ def test_recomputing_leaves_no_thread_behind() -> None:
 
 
 def test_records_are_recomputed_with_their_keys_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where ids are beside the value, the value alone is no article; what was no article has no record.
+    """A value whose id is beside it is no article alone, and an input that is no article has no record.
 
     Values are not lines: a publisher may indent its JSON, and the record repeats the whole article as it is.
     """

@@ -73,7 +73,7 @@ ONE_OF = {"type": "object", "properties": {name: {"type": "string"} for name in 
 def test_kubernetes_own_ways_of_saying_it_are_translated(
     definition: Schema, taken: Sequence[object], refused: Sequence[object]
 ) -> None:
-    """What an API server would drop is refused here."""
+    """A field that an API server would drop is refused here."""
     schema = strict(definition)
     assert all(accepts(schema, value) for value in taken)
     assert not any(accepts(schema, value) for value in refused)

@@ -107,7 +107,7 @@ def busy_for_the_first_of_each_key(handler: Handler, body: bytes) -> Answer:
 
 
 def refuse_the_last(status: int) -> Behaviour:
-    """That status for the last action of the request, while the others are done."""
+    """A server that gives the last action of a request this status, and does all other actions."""
 
     def answer(handler: Handler, body: bytes) -> Answer:
         _, found = handler.search.bulk(body)

@@ -263,7 +263,7 @@ def test_an_entry_is_short() -> None:
     ids=["metrics", "panels, which stand in quotation marks", "settings"],
 )
 def test_what_the_runbook_names_exists(pattern: str, there_are: set[str]) -> None:
-    """What was renamed would mislead whoever is on call."""
+    """A name that no longer exists would mislead whoever is on call."""
     named = set(re.findall(pattern, " ".join(TEXT.split())))
     assert named
     assert set() == named - there_are

@@ -235,7 +235,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("case", "cut"), PAIRS, ids=[f"{case['why']}, by {cut}" for case, cut in PAIRS])
 def test_names_are_marked_as_people_mark_them(case: dict[str, list[str]], cut: str) -> None:
-    """Each name that a token of its own begins is found, with exactly its characters, and nothing else."""
+    """Each name is found whose first letter begins a token, with exactly its characters, and nothing else."""
     text = text_of(case)
     spans = [each.span() for each in PIECES[cut].finditer(text)]
     ticket, ranges = marked(text, case["names"], spans)

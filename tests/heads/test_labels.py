@@ -70,7 +70,7 @@ def any_labels(draw: st.DrawFn) -> tuple[str, list[str]]:
 def test_any_labels_are_read_as_the_grammar_reads_them(drawn: tuple[str, list[str]]) -> None:
     """Also those of no well-formed sequence: ends without a beginning, beginnings that nothing closes.
 
-    Each labelled word is in exactly one entity, of its own kind: no word is lost or taken twice.
+    Each labelled word is in exactly one entity, which has its label: no word is lost or taken twice.
     """
     name, labels = drawn
     spans = decoded(name, labels)

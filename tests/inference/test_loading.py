@@ -337,7 +337,7 @@ def test_a_file_that_is_not_counted_is_refused_by_the_name_of_its_key(
     ],
 )
 def test_without_tokenizer_json_no_argument_of_a_class_may_be_a_path(folder: Path, said: dict[str, object]) -> None:
-    """Such a folder chooses a class of transformers, and each class has arguments of its own."""
+    """Such a folder chooses a class of transformers, and each class has its own arguments."""
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(WORDS), "utf-8")
     assert [5] == ids_in(folder)

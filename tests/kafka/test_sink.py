@@ -254,7 +254,7 @@ def test_when_the_limit_is_lowered_a_restart_keeps_to_it(topics: Topics) -> None
 
 
 def test_several_refused_records_are_each_named_once_they_are_alone(topics: Topics) -> None:
-    """A batch is refused first, and blames nobody; then each record is in a batch of its own, also beside others."""
+    """A batch is refused first, and blames nobody; then each batch has one record."""
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"%d" % n) for n in range(4)])
     source, sink = ends_for(config)

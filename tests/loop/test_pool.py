@@ -55,7 +55,7 @@ def test_one_thread_keeps_the_order_of_submission() -> None:
 
 
 def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> None:
-    """Room counts what was submitted and not taken back, whether it still runs or not; beyond it, submitting is a bug."""
+    """The capacity counts what was submitted and not taken back, whether it runs or not; beyond it, submitting is a bug."""
     woken, go = Woken(lambda _: go.wait(), threads=2, waiting=1), threading.Event()
     assert (woken.pool.capacity, woken.pool.busy) == (3, 0)
     woken.submit(1, 2, 3)

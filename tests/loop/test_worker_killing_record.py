@@ -202,7 +202,7 @@ def test_giving_a_partition_up_in_order_takes_the_attempt_back() -> None:
 
 
 def test_a_suspect_partition_that_is_gone_limits_nothing() -> None:
-    """Its next owner takes its records alone; this worker takes many of its own again."""
+    """Its next owner takes its records alone; this worker takes many records at a time again."""
     world = World()
     world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
     world.put(*[SHORT] * 4)

@@ -355,7 +355,7 @@ def test_an_offset_belongs_to_a_topic_unless_it_names_another_one() -> None:
 
 
 def test_a_reason_of_any_length_and_form_fits() -> None:
-    """A type of error may have any name: it cannot add fields, or fill the room for metadata."""
+    """A type of error may have any name: it cannot add fields, or use up the bytes of the metadata."""
     text = CommitMetadata(reached_limit=ReachedLimit(3, reason="a b=c attempts=9 " + "x" * 5_000)).encode()
     assert (
         ReachedLimit(3, reason=("a-b=c-attempts=9-" + "x" * 5_000)[:100]) == CommitMetadata.decode(text).reached_limit

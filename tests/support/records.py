@@ -70,9 +70,9 @@ def writer_of(output_format: RecordFormat, schema_id: int = 1) -> RecordWriter:
 
 
 def encoder_of(output_format: RecordFormat = "json", **changes: Any) -> Encoder:  # noqa: ANN401  as the encoder takes
-    """An encoder whose clock stands still, with room for a megabyte, but for `changes`."""
-    room = {"max_record_bytes": 10**6, "max_dead_letter_bytes": 10**6}
-    usual: dict[str, Any] = {"version": "0.1.0", "clock": lambda: 0.0, "writer": writer_of(output_format), **room}
+    """An encoder whose clock stands still, for records of a megabyte, but for `changes`."""
+    sizes = {"max_record_bytes": 10**6, "max_dead_letter_bytes": 10**6}
+    usual: dict[str, Any] = {"version": "0.1.0", "clock": lambda: 0.0, "writer": writer_of(output_format), **sizes}
     return Encoder(**usual | changes)
 
 

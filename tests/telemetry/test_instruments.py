@@ -55,7 +55,7 @@ def test_numbers_carry_the_attributes_that_the_list_names() -> None:
 
 
 def test_an_instrument_is_one_thing() -> None:
-    """Histograms read a histogram, all others numbers. It has a name of its own, and a sentence as description."""
+    """Histograms read a histogram, all others numbers. Each has its own name, and a sentence as description."""
     for names in ([each.name for each in EVERY_INSTRUMENT], [each.name for each in SPANS]):
         assert len(names) == len(set(names))
     for instrument, read in READ:
@@ -246,7 +246,7 @@ def read(monkeypatch: pytest.MonkeyPatch, nvml: Nvml, bus_id: str = BUS_ID) -> l
 
 
 def test_the_gpu_in_use_is_read_whatever_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its PCI bus id: the library counts also those that the process does not see. A slice has memory of its own."""
+    """By its PCI bus id: the library counts also those that the process does not see. A slice has its own memory."""
     assert [GpuUse("NVIDIA H200", 0.75, 3, 141)] == read(monkeypatch, Nvml())
     assert [GpuUse("NVIDIA L4", 0.0, 3, 141)] == read(monkeypatch, Nvml(), "0000:05:00.0")
     assert [GpuUse("NVIDIA H200 MIG 1g.18gb", None, 3, 18)] == read(monkeypatch, Nvml(mig=True))

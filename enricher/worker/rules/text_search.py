@@ -9,8 +9,7 @@ Of several names that begin at one place the longest counts, and the next one be
 is none, nor is a shorter one at its place: the model read something else there.
 
 Which names there are is not known here, nor what they mean (`catalogue.py`). Such an entity has the score 1, because the
-name is there, and `source`. Work is linear in the text, times the names
-that begin at one place, at most 200.
+name is there, and `source`. Work is linear in the text, times the names that begin at one place, at most 200.
 """
 
 from __future__ import annotations

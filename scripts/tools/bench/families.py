@@ -1,6 +1,6 @@
 """`scripts/bench families`: one model of each encoder family, all of one size, against PyTorch with the same weights.
 
-The contest is that of the leg `peers`, without workers that need an export: each family and precision has one of its own.
+The contest is that of the leg `peers`, without workers that need an export: each family and precision has its own.
 """
 
 from __future__ import annotations
