@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 CATALOGUE = "catalogue"
-FACETS = {"PER": "People", "ORG": "Organisations", "LOC": "Places", CATALOGUE: "In the catalogue"}
-"""Labels of the model that have a facet, and its heading; entries of the catalogue, each as its name, a tab, and its id."""
+FACETS = {CATALOGUE: "In the catalogue", "PER": "People", "ORG": "Organisations", "LOC": "Places"}
+"""What has a facet, and its heading: entries of the catalogue, each as its name, a tab, and its id; labels of the model."""
 _HITS, _FACET_VALUES = 50, 10
 """All of the demonstration's articles fit into one page."""
 _MAX_TEXT_CHARS, _MAX_CHOSEN = 200, 12
