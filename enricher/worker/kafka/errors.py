@@ -203,7 +203,7 @@ class ClientErrors:
         self.tokens: Tokens | None = None
         """The source of the client's tokens; None without `kafka.token`, and with `oidc`."""
         self._oidc_silent = False
-        """Whether librdkafka's own last request for a token that failed got no answer."""
+        """Whether librdkafka got no answer when its own last request for a token failed."""
         self.answered = False
         """Whether a broker has ever answered: then address and protocol are right."""
         self.last = ""

@@ -3,16 +3,17 @@
 The broker fences the offsets of a transaction by member id and generation, not by who has which partition. That is enough,
 because a partition leaves a member in only two ways (`cooperative-sticky`):
 
-- The member gives it up, in its callback. Callbacks run inside `poll` and `close`, where no transaction of before is open.
-- The group expels the member. Its id is unknown for ever then, and it gets a new one only after its callback for the lost
+- The member gives it up, in its callback. Callbacks run inside `poll` and `close`, and no transaction is open when these are
+  called.
+- The group expels the member. Its id is then unknown for ever, and it gets a new one only after its callback for the lost
   partitions.
 
 So while the member id stays the same, our partitions are ours through any number of generations, and a release whose offsets
 were refused for their generation may be published again, in a new transaction with the newer one.
 
-A broker that refuses a generation knows the member: it took part in the rebalance that made the newer one. The client learns
-the newer generation in its own thread, without a poll, from an answer that is on its way. A member that was expelled is
-refused for its id instead.
+A broker that refuses a generation knows the member, which took part in the rebalance that made the newer one. The client
+learns the newer generation in its own thread, without a poll, from an answer that is on its way. A member that was expelled
+is refused for its id instead.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _ASK_S = 0.002
 _QUIET_S = 2.0
 """After this time without a rebalance, the next one is taken for the first of two, which are at most a second apart."""
 _PER_WINDOW, _WINDOW_S = 3, 30.0
-"""How often a member joins again by itself: with slow members, rebalances may seem to be the first again and again."""
+"""How often a member joins again by itself in this time: beside slow members, each rebalance may look like a first one."""
 _Callback = Callable[[Any, list[TopicPartition]], None]
 _INTERVAL_S = HEARTBEAT_INTERVAL_MS / 1000
 
@@ -146,8 +147,8 @@ class Rebalances:
         """Take part in the second rebalance at once, because this member got nothing and gave up nothing in the first.
 
         A partition moves in two rebalances. Its owner gives it up after the first and joins the second at once; until the
-        second is over the partition stands still. Left alone, other members, new ones as well as those that keep their
-        partitions, learn of the second rebalance from a heartbeat, and librdkafka lets them join no earlier than a second
+        second is over the partition stands still. By themselves, the other members (new ones, and those that keep their
+        partitions) learn of the second rebalance from a heartbeat, and librdkafka lets them join no earlier than a second
         after the first (`rkcg_join_intvl`). A subscription inside the callback, before the assignment, is applied right
         after it and ends that wait. Where nothing moves it costs one more rebalance, so it is done once for all rebalances
         in a row.

@@ -53,7 +53,7 @@ Wait for its answer as short as you like, and drop the client then. If its limit
 the coordinator is found later, an assertion in rdkafka_queue.h aborts the process (librdkafka issue 4605, seen in 2.16).
 """
 _NO_ID = 22 * "A"
-"""The text of 16 zero bytes, which is no id: as an id, it would make all topics one."""
+"""The text of 16 zero bytes, which means that there is no id: taken for an id, all topics would have the same one."""
 # Not `message.headers()`: the client sets both a result and an exception, and a call that the interpreter has specialised
 # does not check for the exception. It would be raised by whatever is called next.
 _read_headers = methodcaller("headers")

@@ -278,5 +278,5 @@ def _timed_out(trouble: TransactionTrouble) -> bool:
 
 
 def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """The partition with its first offset, for the client. A paused one waits at 0: else the client would look it up."""
+    """The partition with its first offset, for the client; 0 while that is unknown, or the client would look one up."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

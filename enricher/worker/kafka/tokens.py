@@ -217,7 +217,7 @@ class Tokens:
 
 
 def _quieten() -> None:
-    """At lower levels the libraries log signatures, session tokens and every request; errors are ours to tell."""
+    """Raise the libraries' log level: at lower ones they log signatures, session tokens and every request."""
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(logging.ERROR)
 
@@ -255,7 +255,7 @@ class AwsIdentity:
 
 
 def _msk_tokens(host: str) -> Callable[[], Token]:
-    """A token is a request to connect, signed for 15 minutes: nobody is asked but for credentials."""
+    """Each token is a request to connect, signed here for 15 minutes: nothing is fetched but credentials."""
     from botocore.auth import SigV4QueryAuth  # noqa: PLC0415  of the extra
     from botocore.awsrequest import AWSRequest  # noqa: PLC0415  of the extra
 

@@ -39,7 +39,7 @@ _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
 class TopicReplaced(BrokerError):
-    """An input topic is another one than before, under the same name. `remedy`: what to do about it."""
+    """An input topic was deleted and created again under the same name. `remedy`: what to do about it."""
 
     def __init__(self, topic: str, before: str, now: str, remedy: str) -> None:
         super().__init__(

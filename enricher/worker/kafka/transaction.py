@@ -268,8 +268,8 @@ class Stopwatch:
 class Placement:
     """Checks that each output can go to the partition with its input's number. `watch` knows all three topics.
 
-    So order per key is kept when partitions are added later. Where the output topic lacks that partition, the worker ends,
-    as it would not have started. Brokers learn of added partitions one after another, so a count that seems too small is
+    So order per key is kept when partitions are added later. If the output topic lacks that partition, the worker ends: it
+    would not have started either. Brokers learn of added partitions one after another, so a count that seems too small is
     requested again first.
     """
 

@@ -10,8 +10,8 @@ where one entry is left:
 - `related`: one candidate alone is an entry that another entity of the article is, its parent or its child;
 - `surname`: the entity is one word, and the only person of that surname who was named in full before has an id.
 
-The last rule comes first: a bare `Smith` after `Will Smith` is this person, known or not, never another Smith, and a bare
-`Will` has no id. Finding entries by their names is the index's matter (worker/files/catalogue_index.py).
+`surname` goes before the other rules: a bare `Smith` after `Will Smith` is this person and no other Smith, also if he has
+no id; and a bare `Will` has none. The index finds entries by their names (worker/files/catalogue_index.py).
 """
 
 from __future__ import annotations
@@ -202,10 +202,11 @@ def single_out(
 
 
 def _bare_surnames(entities: Sequence[Entity], order: Sequence[int], ids: Mapping[int, str]) -> dict[int, str | None]:
-    """The persons named by one word of another person's full name in the article, with the id of whom they refer to.
+    """The persons who are named by one word of a full name in the article, by their index, each with an id or None.
 
-    They have an id if this word is the surname of everybody with it in the full name before, and that is one person. If the
-    full names come later, only an entity of the same id is left to the other rules. `ids`: of entities by these.
+    The id is that of the one person whose full name came before, if this word is the surname in all full names before that
+    have it. If full names with this word come only later, the other rules decide, provided that all of them have the id that
+    these rules gave. `ids`: the ids that the other rules gave, by the entity's index.
     """
     words = {
         i: fold_loosely(without_possessive(fold(entities[i]["text"]))).split()
@@ -227,7 +228,7 @@ def _bare_surnames(entities: Sequence[Entity], order: Sequence[int], ids: Mappin
 
 
 def _add_names(persons: dict[str, set[str | None]], names: Mapping[int, Sequence[str]], ids: Mapping[int, str]) -> None:
-    """Add full names by each of their words: the id of the person if the word is the surname, else None, which is nobody."""
+    """Add full names under each of their words: under the surname the person's id, if known, and under other words None."""
     for i, words in names.items():
         for word in words[:-1] if len(words) > 1 else ():
             persons.setdefault(word, set()).add(None)
@@ -288,7 +289,7 @@ OUTCOMES = ("matched", "ambiguous", "unmatched", "found")
 def outcome_of(entity: Mapping[str, Any]) -> str:
     """Whether an entity that was looked up has an `id` (matched), only `ids` (ambiguous), or neither (unmatched).
 
-    Those that the catalogue itself found in the text are `found`: they say nothing about the model's.
+    Entities that the catalogue itself found in the text are `found`: they say nothing about those of the model.
     """
     if "source" in entity:
         return "found"

@@ -134,7 +134,7 @@ def _characters(run: str) -> Iterator[tuple[int, int]]:
 
 
 def _alike(text: str) -> str:
-    """The text in NFKC, with one character for each that looks alike."""
+    """The text in NFKC, with one character for all that look alike."""
     return _ODD.sub(lambda found: _LIKE_OTHERS[ord(found[0])] or "", _normal_form("NFKC", text.replace("\u00b4", "'")))
 
 

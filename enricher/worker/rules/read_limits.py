@@ -15,7 +15,7 @@ _MOST = 64
 _CALL_BYTES = 64_000_000
 """The most bytes that a call's records may have, if all are as large as the largest recent record."""
 _ROUNDING = 1e-9
-"""Sums of times may lack so much of an article; else a wait for it could be too short for the clock to move."""
+"""An article passes even if this much of it is missing: times are rounded, and no clock shows so short a wait."""
 BACKLOG_S = 0.5
 """A topic that is behind for so long has a backlog: a topic that keeps up is behind for milliseconds."""
 SHORTEST_S = 1.0
@@ -81,9 +81,9 @@ def _cost_bytes(record: RawRecord) -> int:
 class Priority:
     """Several input topics in the order of their priority: while one has a backlog, those after it are held.
 
-    A topic has a backlog once records of it have been waiting to be read for `BACKLOG_S`: fewer than the worker can take are
-    no reason, because each hold makes the client drop what it has fetched, and it fetches it again. So a hold lasts for
-    `SHORTEST_S`. After `LONGEST_S` it ends for a moment, so that a topic that never has to wait stops no other for ever.
+    A topic has a backlog once records of it have been waiting to be read for `BACKLOG_S`. Records that the worker takes
+    sooner hold nothing, because with each hold the client drops what it has fetched, and fetches it again. So a hold lasts
+    for `SHORTEST_S` at least. After `LONGEST_S` it ends for a moment, so that a topic with a lasting backlog stops no other.
 
     `topics`: the first has the highest priority.
     """

@@ -5,11 +5,11 @@ invisible characters (`Spelling`). It begins and ends where words do (`words.py`
 word, so there a name may be a part of a longer word, and only the least number of letters prevents that; but no name begins
 or ends inside a run of katakana. No name crosses a border or is in an address (`borders.py`).
 
-Of several names that begin at one place the longest counts, and the next one begins behind it. If it touches an entity, it
-is none, nor is a shorter one at its place: the model read something else there.
+Of several names that begin at one place the longest counts, and the next one begins behind it. If the longest name touches
+an entity of the model, neither it nor a shorter one is found there: the model read something else.
 
-Which names there are is not known here, nor what they mean (`catalogue.py`). Such an entity has the score 1, because the
-name is there, and `source`. Work is linear in the text, times the names that begin at one place, at most 200.
+This module does not know the names, nor what they mean (`catalogue.py`). An entity that is found has `source`, and the score
+1, because its name is certain. Work is linear in the text, times the names that begin at one place, at most 200.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CHARS = 200
 
 _HIGH = "[\u0e00-\uffff\U0001aff0-\U0003ffff]"
 _STARTS = re.compile(rf"(?<![^\W_])\S|(?<={_HIGH})\S|[^\w\s]|{_HIGH}")
-"""Places where a word may begin: behind what is no letter, at punctuation, and beside letters of scripts without spaces."""
+"""Places where a word may begin: not behind a letter or digit, at punctuation, beside letters of scripts without spaces."""
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f]{2}")
 
 
