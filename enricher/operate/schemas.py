@@ -40,7 +40,7 @@ def schemas_register(
     """Register the schema of records of `output.format` in the schema registry, under the subject of `output.subject`.
 
     It can be repeated: a schema that is there already stays as it is, with its id. Nothing else in the registry is changed.
-    Which compatibility level to set there for which format, and why, is in schemas/README.md: with the default of most
+    Which compatibility level to set there for which format, and why, is in deploy/formats.md: with the default of most
     registries, BACKWARD, a JSON Schema cannot gain the optional fields that later versions bring.
 
     Exit code: 0, or 11 if the registry refuses the schema, 2 for settings, 4 if the registry does not answer. It needs the
@@ -66,7 +66,7 @@ def schemas_register(
     if level != (advised := recommended_level(schema.type)):
         console.print(
             f"Later versions may gain optional fields. For this format that needs {advised}, so that they are accepted and "
-            f"breaking changes are not. Set it in the registry: schemas/README.md has the command.",
+            f"breaking changes are not. Set it in the registry: deploy/formats.md has the command.",
             soft_wrap=True,
         )
     raise typer.Exit(0 if accepted else INCOMPATIBLE)
