@@ -16,7 +16,6 @@ from support.records import plain_record
 from enricher.worker.records import (
     Article,
     Batch,
-    BatchResult,
     Coverage,
     DeadLetter,
     EnrichedRecord,
@@ -31,7 +30,7 @@ from enricher.worker.records import (
     Tombstone,
     Window,
 )
-from enricher.worker.stats import Counters, Histogram, TaskCounts
+from enricher.worker.stats import Counters, Histogram
 
 
 def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:
@@ -49,7 +48,7 @@ def test_counts_are_json_whatever_was_counted() -> None:
     counters = Counters()
     counters.dead_letters["decode:InvalidArticle"] += 2
     counters.rebalances["assigned"] += 1
-    counters.tasks["ner"] = TaskCounts(windows=3, outcomes=Counter(ran=2))
+    counters.tasks["ner"] = Counter(ran=2)
     counters.labels["ner", "ORG"] += 5
     counters.latency_s.add(0.2)
     told = counters.as_dict()
@@ -61,7 +60,7 @@ def test_counts_are_json_whatever_was_counted() -> None:
         read["rebalances"],
         read["published"],
     )
-    assert ({"ner": {"ORG": 5}}, {"ran": 2}) == (read["labels"], read["tasks"]["ner"]["outcomes"])
+    assert ({"ner": {"ORG": 5}}, {"ran": 2}) == (read["labels"], read["tasks"]["ner"])
     assert 1 == sum(read["latency_s"]["counts"])
     assert not {"_read_up_to", "epoch_clock"} & set(read)
 
@@ -182,7 +181,7 @@ def test_outcomes_are_counted_for_each_task() -> None:
     published(counters, DeadLetter("decode", "InvalidArticle", "no article"), article=None)
     published(counters, DeadLetter("inference", "KilledWorker", "kills"), article=None)
     expected = [{"ran": 1, "failed": 2}, {"skipped": 1, "failed": 2}, {"ran": 1, "failed": 2}]
-    assert expected == [counters.tasks[name].outcomes for name in "abc"]
+    assert expected == [counters.tasks[name] for name in "abc"]
 
 
 def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
@@ -200,19 +199,6 @@ def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
     published(counters, DeadLetter("decode", "InvalidJson", "no"))
     assert {"other_language": 2, "no_language": 2} == counters.without_task
     assert 1 == counters.unmeasured
-
-
-def test_windows_tokens_and_time_are_counted_for_each_task() -> None:
-    """Each counts all of it. Memory that ran out is counted for the worker."""
-    counters = Counters()
-    counters.name_tasks("abc")
-    ticket = Ticket(RawRecord(Partition("articles", 0), 0, b"k", b"v"), 0.0)
-    batch = Batch(tuple(Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0) for length in (3, 5)))
-    counters.count_batch(batch, 10, 20, 1.0)
-    counters.count_completed(BatchResult(batch, [], busy_s=0.5), out_of_memory=True)
-    counted = [(each.windows, each.real_tokens, each.busy_s) for each in map(counters.tasks.__getitem__, "abc")]
-    assert [(2, 8, 0.5)] * 3 == counted
-    assert (2, 8, 1) == (counters.windows, counters.real_tokens, counters.out_of_memory)
 
 
 def test_labels_are_bounded() -> None:

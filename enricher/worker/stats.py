@@ -17,7 +17,6 @@ from typing import Any
 
 from enricher.worker.records import (
     Batch,
-    BatchResult,
     DeadLetter,
     EnrichedRecord,
     Outcome,
@@ -82,22 +81,6 @@ OTHER = "other"
 
 
 @dataclass(slots=True)
-class TaskCounts:
-    """The work of one task. Tasks share windows, tokens and time, and each task counts all of them."""
-
-    windows: int = 0
-    real_tokens: int = 0
-    busy_s: float = 0.0
-    """Seconds that threads ran the model for it."""
-    outcomes: Counter[str] = field(default_factory=Counter)
-    """Committed articles by outcome: ran, skipped (not in its languages), failed (the model made them dead letters)."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """A copy of all counts, for JSON."""
-        return {each.name: _copy(getattr(self, each.name)) for each in fields(self)}
-
-
-@dataclass(slots=True)
 class Counters:
     """Counts since the start of the process. `records`, `tombstones` and `dead_letters` count committed outputs."""
 
@@ -131,8 +114,9 @@ class Counters:
     """Counts by kind: assigned, revoked, lost."""
     isolations: int = 0
     """Partitions whose articles were processed one at a time, because processes had died at their offset."""
-    tasks: dict[str, TaskCounts] = field(default_factory=dict)
-    """Counts by the task's name; empty without tasks in the settings."""
+    tasks: dict[str, Counter[str]] = field(default_factory=dict)
+    """Committed articles by task and outcome; empty without tasks in the settings. Outcomes: ran, skipped (not in its
+    languages), failed (the model made them dead letters)."""
     without_task: Counter[str] = field(default_factory=Counter)
     """Committed articles that no task was for, by reason: `other_language`, or `no_language` if they name none."""
     unmeasured: int = 0
@@ -179,7 +163,7 @@ class Counters:
 
     def name_tasks(self, names: Sequence[str]) -> None:
         """Begin to count tasks, by their names."""
-        self.tasks = {name: TaskCounts() for name in names}
+        self.tasks = {name: Counter() for name in names}
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
         """Count records that arrived, in offset order per partition."""
@@ -203,15 +187,6 @@ class Counters:
         self.padded_tokens += padded_tokens
         self.batch_fill.add(padded_tokens / budget_tokens)
         self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
-        for task in self.tasks.values():
-            task.windows += len(batch.windows)
-            task.real_tokens += real_tokens
-
-    def count_completed(self, done: BatchResult, *, out_of_memory: bool) -> None:
-        """Count a batch that came back from the engine. `out_of_memory`: it was run in parts."""
-        self.out_of_memory += out_of_memory
-        for task in self.tasks.values():
-            task.busy_s += done.busy_s
 
     def count_published(
         self,
@@ -243,7 +218,7 @@ class Counters:
             "working_s": self.working_s,
         }
         derived |= {
-            "tasks": {name: task.as_dict() for name, task in self.tasks.items()},
+            "tasks": {name: dict(outcomes) for name, outcomes in self.tasks.items()},
             "labels": _by_task(self.labels),
             "links": _by_task(self.links),
         }
@@ -278,10 +253,10 @@ class Counters:
                 if all(report.coverage is None for report in reports):
                     self.without_task["other_language" if (article.language or "").strip() else "no_language"] += 1
                 for report in reports:
-                    self.tasks[report.task.name].outcomes["skipped" if report.coverage is None else "ran"] += 1
+                    self.tasks[report.task.name]["skipped" if report.coverage is None else "ran"] += 1
             case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:
-                for task in self.tasks.values():
-                    task.outcomes["failed"] += 1
+                for outcomes in self.tasks.values():
+                    outcomes["failed"] += 1
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  the value of any field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -20,7 +19,6 @@ from support.sessions import Watched, replace_session, short_of_memory
 
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import Feeds, Session
-from enricher.worker.inference.graph.padded import PackedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, prepare_variant
@@ -256,15 +254,3 @@ def test_a_token_that_poisons_the_encoder_costs_its_own_window(
     }
     clean = engine_of(prepared(checkpoints, variant, tmp_path / "clean"))
     _keeps_its_own([answers[0], answers[2]], [0, 1], answered(clean, [good]))
-
-
-def test_a_result_says_how_long_a_thread_worked_on_it(
-    checkpoints: list[Checkpoint], cache_dir: Path, window: MakeWindow
-) -> None:
-    """Runs again of windows that failed included; never more than the time of the call."""
-    engine = engine_of(prepared(checkpoints, PackedFloat32(), cache_dir))
-    good, bad = (window([2, *[9] * 6, 3]),) * 3, (window([9] * 4_000),)
-    for windows in (good, (*good, *bad)):
-        began_s = time.monotonic()
-        result = engine.run(Batch(windows))
-        assert 0 < result.busy_s <= time.monotonic() - began_s

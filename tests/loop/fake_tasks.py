@@ -14,7 +14,6 @@ from itertools import accumulate
 
 import numpy as np
 from loop import checker
-from loop.fake_clock import TICK_S
 from loop.fake_model import (
     AFTER,
     BEFORE,
@@ -106,7 +105,7 @@ def infer_tasks(batch: Batch) -> BatchResult:
     """What all heads say, in their order. A window on which only some fail is in the run and in the failures."""
     windows, ids, failures = without(POISON_TOKEN, batch)
     if not windows:
-        return BatchResult(batch, [], failures, busy_s=TICK_S)
+        return BatchResult(batch, [], failures)
     venom = [WindowFailure(each, "NotFinite", "poisoned", heads=(1, 2)) for each in windows if _VENOM_TOKEN in each.ids]
     starts = [0, *accumulate(len(each.ids) for each in windows[:-1])]
     scores = np.full(len(ids), 0.5, np.float32)
@@ -117,7 +116,7 @@ def infer_tasks(batch: Batch) -> BatchResult:
         TokenLabels(((ids >= _WORD) & (ids % _WORD >= WIDE_CHARS)).astype(np.int32), scores),
         WindowRows(np.array([[_owned(each, _is_name).mean()] for each in windows], np.float32)),
     ]
-    return BatchResult(batch, [RunOutput(windows, starts, heads)], [*failures, *venom], busy_s=TICK_S)
+    return BatchResult(batch, [RunOutput(windows, starts, heads)], [*failures, *venom])
 
 
 def _owned(window: Window, value: Callable[[Float32Array], Float32Array]) -> Float32Array:

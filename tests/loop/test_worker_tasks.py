@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from loop.fake_clock import TICK_S
 from loop.fake_model import article_value
 from loop.fake_schemas import with_schema
 from loop.fake_tasks import FOUR_TASKS, VENOM, expected
@@ -70,17 +69,14 @@ def run_all(*values: bytes | None) -> World:
 
 
 def test_tasks_are_counted_when_they_are_committed() -> None:
-    """What ran, was skipped for the language or failed; all share windows, tokens and time."""
+    """What ran, was skipped for the language or failed."""
     world = run_all(SHORT, GERMAN, FRENCH, NO_TASK, POISONED, VENOMOUS, INVALID, None)
     [process] = world.started
     counters = process.counters
     assert ["names", "length", "wide", "share"] == [*counters.tasks]
-    assert {"ran": 3, "skipped": 1, "failed": 2} == counters.tasks["names"].outcomes
-    assert {"ran": 1, "skipped": 3, "failed": 2} == counters.tasks["length"].outcomes
-    assert {"ran": 1, "skipped": 3, "failed": 2} == counters.tasks["wide"].outcomes
-    for task in counters.tasks.values():
-        assert (counters.windows, counters.real_tokens) == (task.windows, task.real_tokens)
-        assert len(process.engine.submitted) * TICK_S == task.busy_s
+    assert {"ran": 3, "skipped": 1, "failed": 2} == counters.tasks["names"]
+    assert {"ran": 1, "skipped": 3, "failed": 2} == counters.tasks["length"]
+    assert {"ran": 1, "skipped": 3, "failed": 2} == counters.tasks["wide"]
     names = sum(len(contents[0]) for contents in contents_of(SHORT, FRENCH, GERMAN)) - 8
     assert names == counters.labels["names", "NAME"]
     assert {("length", "long"), ("length", "short")} & set(counters.labels)

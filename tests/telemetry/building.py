@@ -6,7 +6,7 @@ from collections import Counter
 
 from enricher.indexing.index_health import IndexCounts, IndexSnapshot, ObservedIndexer
 from enricher.worker.records import Partition
-from enricher.worker.stats import Connection, Counters, SchemaState, Snapshot, TaskCounts, Unstable, WorkerState
+from enricher.worker.stats import Connection, Counters, SchemaState, Snapshot, Unstable, WorkerState
 from enricher.worker.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
@@ -43,8 +43,8 @@ def some_counters() -> Counters:
     counters.without_task.update(other_language=4)
     counters.unmeasured = 5
     counters.tasks = {
-        "ner": TaskCounts(windows=60, real_tokens=6_000, busy_s=9.5, outcomes=Counter(ran=40)),
-        "topics": TaskCounts(windows=30, real_tokens=3_000, busy_s=3.0, outcomes=Counter(ran=30, skipped=9, failed=1)),
+        "ner": Counter(ran=40),
+        "topics": Counter(ran=30, skipped=9, failed=1),
     }
     counters.labels = Counter({("ner", "ORG"): 300, ("ner", "PER"): 100, ("topics", "Sport"): 30})
     counters.links = Counter({("ORG", "matched"): 7, ("ORG", "ambiguous"): 2})

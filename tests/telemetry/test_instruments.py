@@ -150,7 +150,6 @@ def test_numbers_are_the_workers() -> None:
     assert 4 == read[without_task, (("enricher_reason", "other_language"),)]
     assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
     assert 5 == read["enricher_articles_unmeasured_total", ()]
-    assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
     assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 1.5 == read["enricher_oldest_age_seconds", ()]
     assert 12.5 == read["enricher_engine_busy_time_seconds_total", ()]

@@ -224,19 +224,6 @@ TASKS = Row(
             stacked=True,
         ),
         lines(
-            "Use of the model threads by task",
-            Unit.SHARE,
-            (
-                ratio(
-                    "sum by (enricher_task) (rate(enricher_task_busy_time_seconds_total{@}[~]))",
-                    "on () group_left () sum(enricher_engine_concurrency{@})",
-                ),
-                "{{enricher_task}}",
-            ),
-            note="Tasks that share an encoder share its runs, and have the same line.",
-            top=1.0,
-        ),
-        lines(
             "Articles by task and outcome",
             Unit.PER_SECOND,
             (
@@ -248,12 +235,6 @@ TASKS = Row(
                 "no task: {{enricher_reason}}",
             ),
             ("sum(rate(enricher_articles_unmeasured_total{@}[~]))", "in a language that was not measured"),
-        ),
-        lines(
-            "Windows and tokens by task",
-            Unit.PER_SECOND,
-            ("sum by (enricher_task) (rate(enricher_task_windows_total{@}[~]))", "{{enricher_task}} windows"),
-            ("sum by (enricher_task) (rate(enricher_task_tokens_total{@}[~]))", "{{enricher_task}} tokens"),
         ),
         lines(
             "Entities looked up in the catalogue",

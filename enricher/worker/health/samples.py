@@ -7,7 +7,7 @@ thread adds samples; other threads get copies.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,6 @@ class Sample:
     """Total lag; see `lag_of`."""
     in_flight: int
     held_back: int
-    task_busy_s: Mapping[str, float]
-    """The seconds that threads ran the model for each task."""
 
 
 def take_sample(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
@@ -67,7 +65,6 @@ def take_sample(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: fl
         lag=lag_of(snapshot),
         in_flight=snapshot.in_flight_articles,
         held_back=snapshot.held_back_articles,
-        task_busy_s={name: task.busy_s for name, task in counters.tasks.copy().items()},
     )
 
 
@@ -120,15 +117,8 @@ class Interval:
 
     def thread_share(self, name: str) -> float | None:
         """The seconds counted in `name` as a share of the threads' time, at most 1."""
-        return self._share(self.difference(name))
-
-    def task_share(self, task: str) -> float | None:
-        """The time of a task's runs as a share of the threads' time, at most 1."""
-        return self._share(self.now.task_busy_s[task] - self.before.task_busy_s.get(task, 0.0))
-
-    def _share(self, busy_s: float) -> float | None:
         # A run is counted when it ends, so a short interval may count more time than it has.
-        share = ratio(busy_s, self.seconds * self.now.concurrency)
+        share = ratio(self.difference(name), self.seconds * self.now.concurrency)
         return share and min(1.0, share)
 
 

@@ -211,7 +211,10 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
             }
             for note in reversed(view.recoveries())
         ],
-        "tasks": _tasks(counters, minute),
+        "tasks": [
+            {"name": name, **{outcome: outcomes[outcome] for outcome in TASK_OUTCOMES}}
+            for name, outcomes in counters.tasks.copy().items()
+        ],
         "labels": _labels(view.observed),
         "gpus": [asdict(gpu) for gpu in view.observed.gpus()],
     }
@@ -280,20 +283,6 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
         "producers_renewed": counters.producers_renewed,
         **_quantiles(SECONDS, minute.before.transaction, minute.now.transaction),
     }
-
-
-def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
-    """The figures of each task in the settings. Each task has the whole time of the runs that tasks share."""
-    return [
-        {
-            "name": name,
-            "windows": task.windows,
-            "tokens": task.real_tokens,
-            **{outcome: task.outcomes[outcome] for outcome in TASK_OUTCOMES},
-            "busy_share": minute.task_share(name) if name in minute.now.task_busy_s else None,
-        }
-        for name, task in counters.tasks.copy().items()
-    ]
 
 
 def _labels(seen: Observed) -> list[dict[str, Any]]:

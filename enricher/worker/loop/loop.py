@@ -172,7 +172,7 @@ class Worker:
         results = self.engine.take_results()
         for result in results:
             self.tracing.end_batch(result.batch)
-            self.counters.count_completed(result, out_of_memory=self.budget.note(result))
+            self.counters.out_of_memory += self.budget.note(result)
         if results:
             self.pacing.engine_moved()
         self._collected += results

@@ -242,8 +242,6 @@ class BatchResult:
     failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
     """Tokens of the largest part that fit, as the budget counts them, if the batch ran out of device memory; else None."""
-    busy_s: float = 0.0
-    """Seconds that a thread of the device worked on it."""
 
 
 @dataclass(frozen=True, slots=True)

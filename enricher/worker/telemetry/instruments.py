@@ -16,7 +16,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from enricher.worker.records import Partition
-from enricher.worker.stats import MOST_LABELS, OTHER, REQUEST_OUTCOMES, Histogram, Snapshot, TaskCounts, WorkerState
+from enricher.worker.stats import MOST_LABELS, OTHER, REQUEST_OUTCOMES, Histogram, Snapshot, WorkerState
 from enricher.worker.telemetry.observed import Observed, resident_bytes
 
 SYSTEM = "messaging.system"
@@ -114,16 +114,11 @@ def tokens(seen: Observed) -> Numbers:
     return by({"real": real, "padding": max(0, padded - real)})
 
 
-def by_task(seen: Observed, number: Callable[[TaskCounts], float]) -> Numbers:
-    """A number of each task; none for a worker without tasks in its settings."""
-    return by({name: number(counts) for name, counts in seen.counters.tasks.copy().items()})
-
-
 def task_articles(seen: Observed) -> Numbers:
     """Articles by task and outcome."""
-    for name, counts in seen.counters.tasks.copy().items():
+    for name, outcomes in seen.counters.tasks.copy().items():
         for outcome in TASK_OUTCOMES:
-            yield counts.outcomes[outcome], (name, outcome)
+            yield outcomes[outcome], (name, outcome)
 
 
 def without_task(seen: Observed) -> Numbers:
@@ -276,13 +271,6 @@ INSTRUMENTS: tuple[Instrument[Observed], ...] = (
     _counter("enricher.articles.unmeasured", "{article}",
              "Committed articles in a language that a model which answered them was not measured in, as `enricher.json` in "
              "its folder says; the log names each such language.", lambda seen: one(seen.counters.unmeasured)),
-    _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
-             lambda seen: by_task(seen, lambda task: task.windows), (TASK,)),
-    _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",
-             lambda seen: by_task(seen, lambda task: task.real_tokens), (TASK,)),
-    _counter("enricher.task.busy.time", "s",
-             "Time spent running the model for the task. Tasks that share a run count all of it, each.",
-             lambda seen: by_task(seen, lambda task: task.busy_s), (TASK,)),
     # ---- batches and the model
     _counter("enricher.windows", "{window}", "Windows submitted to the model.",
              lambda seen: one(seen.counters.windows)),

@@ -32,8 +32,8 @@ function tables(status) {
     status.assigned ? 'nothing known yet' : 'none is assigned');
   const tasks = status.tasks ?? [];
   byId('tasks-panel').hidden = !tasks.length;
-  fillTable('tasks', tasks.map(({name, busy_share, ran, skipped, failed}) =>
-    [name, format(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
+  fillTable('tasks', tasks.map(({name, ran, skipped, failed}) =>
+    [name, ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
   fillTable('labels', (status.labels ?? []).map(({task, label, count, share}) =>
     [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share)]), 'none found yet');
   fillTable('dead', (status.dead_letters ?? []).map(({stage, reason, count}) => [reason, stage, FORMATS.count(count)]), 'none');

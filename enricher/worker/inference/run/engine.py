@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import repeat
 from operator import attrgetter
 from typing import Any
@@ -91,14 +90,13 @@ class OnnxEngine:
 
         Raises ModelError if the device cannot run anything any more.
         """
-        began_s = time.monotonic()
         with self._turns.share():
             result = self._run_in_halves(batch)
         if result.failures:
             result = self._run_failed_alone(result)
             if any(map(_was_raised, result.failures)):
                 self._require_device()
-        return replace(result, busy_s=time.monotonic() - began_s)
+        return result
 
     def padded_tokens(self, batch: Batch) -> int:
         """The tokens that the device computes for a batch in this variant. Never blocks."""
