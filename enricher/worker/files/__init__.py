@@ -5,5 +5,3 @@ Nothing here is exactly once: a file has no transactions, so after a crash a run
 
 from enricher.worker.files.finite_sources import STDIN, FiniteSource, Line, LineSource, read_lines
 from enricher.worker.files.plain_sinks import LineSink, partial_name, whole_file
-
-__all__ = ["STDIN", "FiniteSource", "Line", "LineSink", "LineSource", "partial_name", "read_lines", "whole_file"]

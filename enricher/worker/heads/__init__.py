@@ -26,28 +26,6 @@ from enricher.worker.heads.ner import NER, EntityHead
 from enricher.worker.heads.regression import RegressionHead
 from enricher.worker.records import TaskReport
 
-__all__ = [
-    "KINDS",
-    "NER",
-    "TOKENS",
-    "ClassHead",
-    "EmbeddingHead",
-    "EntityHead",
-    "Findings",
-    "Head",
-    "HeadFiles",
-    "HeadSpec",
-    "Layers",
-    "Reads",
-    "RegressionHead",
-    "is_for",
-    "is_unmeasured",
-    "kind_of_field",
-    "kinds_in_records",
-    "principal",
-    "reads_of",
-]
-
 KINDS: dict[str, type[Head]] = {head.kind: head for head in (EntityHead, ClassHead, EmbeddingHead, RegressionHead)}
 """All kinds by name, in the order of their lists in records. A checkpoint is of the last kind that recognises it."""
 

@@ -15,22 +15,3 @@ from enricher.worker.settings.sources import (
     variable_name,
 )
 from enricher.worker.settings.worker import BatchingSettings, TaskSettings
-
-__all__ = [
-    "CONFIG_REASON",
-    "CONFIG_VARIABLE",
-    "DEFAULT_CONFIG_FILE",
-    "ArticleSettings",
-    "BatchingSettings",
-    "FromFile",
-    "IndexSettings",
-    "OutputSettings",
-    "RegistrySettings",
-    "Settings",
-    "TaskSettings",
-    "given_settings",
-    "load_settings",
-    "log_settings_files",
-    "settings_files",
-    "variable_name",
-]
