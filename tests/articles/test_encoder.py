@@ -17,7 +17,6 @@ from enricher.errors import SettingsError
 from enricher.worker.articles import (
     MAX_REASON_BYTES,
     MIN_MESSAGE_BYTES,
-    EventHeaders,
     clip,
     dead_letter_headers,
     encode_record,
@@ -77,28 +76,15 @@ def test_a_vector_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord) ->
     assert DeadLetter("publish", "InvalidArticle", "the vector of task 'similar' is not finite") == message.letter
 
 
-def test_event_headers_stand_between_the_records_own_and_the_trace(raw: RawRecord, record: EnrichedRecord) -> None:
-    """Everything that was there before stays where it was; the size counts them."""
+def test_a_records_trace_stands_behind_its_own_headers(raw: RawRecord, record: EnrichedRecord) -> None:
+    """The size counts all of them."""
     ticket = finished(raw, record)
     ticket.trace = (("traceparent", b"00-2"),)
-    events = EventHeaders("/s")
-    message = encoder(events=events).outgoing(ticket)
+    message = encoder().outgoing(ticket)
     own = record_headers(raw, version=VERSION, tombstone=False)
-    assert [*own, *events.of_record(own, "a-1"), ("traceparent", b"00-2")] == message.headers
+    assert [*own, ("traceparent", b"00-2")] == message.headers
     headers = sum(len(name) + len(value or b"") + 10 for name, value in message.headers)
     assert len(b"key-1") + len(message.value or b"") + headers + 512 == message.size_bytes
-    assert message.headers == encoder(events=events).outgoing(ticket).headers
-
-
-def test_tombstone_and_dead_letter_are_no_events_of_ours(raw: RawRecord) -> None:
-    """A tombstone has no data, and a dead letter has its input's headers: those of an event if it was one."""
-    made = encoder(events=EventHeaders("/s"))
-    tombstone = made.outgoing(finished(replace(raw, value=None), Tombstone()))
-    assert record_headers(raw, version=VERSION, tombstone=True) == tombstone.headers
-    event = replace(raw, headers=(("ce_id", b"e-1"), ("ce_specversion", b"1.0"), ("content-type", b"a/b")))
-    letter = made.outgoing(finished(event, LETTER))
-    assert list(event.headers) == letter.headers[:3]
-    assert not any(name.startswith("ce_") for name, _ in letter.headers[3:])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +190,6 @@ sizes = st.integers(0, 6000)
     letter=st.builds(DeadLetter, st.just("inference"), any_text(max_size=2000), any_text(max_size=2000)),
     limit=st.integers(MIN_MESSAGE_BYTES, 20_000),
     document=st.none() | sizes.map(lambda size: b'"' + b"x" * size + b'"'),
-    events=st.none() | st.just(EventHeaders("/s" * 256)),
 )
 def test_every_message_fits_its_topic(
     key: bytes | None,
@@ -214,14 +199,13 @@ def test_every_message_fits_its_topic(
     letter: DeadLetter,
     limit: int,
     document: bytes | None,
-    events: EventHeaders | None,
 ) -> None:
     """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
     raw = RawRecord(Partition("t" * topic, 10**5), 2**43 - 1, key, value, tuple(headers), topic_id="i" * 22)
     article = Article("i" * 512, "", "b", document=document)
     record = plain_record(article, (), Coverage(tokens=1, windows=1, truncated=False))
     for outcome in (letter, record, Tombstone()):
-        bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit, events=events)
+        bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit)
         message = bounded.outgoing(finished(raw, outcome))
         assert message.size_bytes <= limit
         if message.kind == "dead_letter":

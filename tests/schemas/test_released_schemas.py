@@ -26,10 +26,10 @@ RELEASED = sorted(path for path in (SCHEMAS / "released").glob("*/*") if path.is
 _TYPES: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _BODY = "an array of paragraphs was accepted, too: a text still is"
 _TIMES = "times as numbers were accepted, too: a text still is"
-_ON_REQUEST = "other content types, and headers of events, come only if an operator asks for them"
+_ON_REQUEST = "other content types come only if an operator asks for them"
 ACCEPTED = {
     ("before-0.1.0", f"enriched-record-headers.v{version}.schema.json"): dict.fromkeys(
-        ("/properties/content-type/const", "/properties/content-type/enum", "/dependentRequired"), _ON_REQUEST
+        ("/properties/content-type/const", "/properties/content-type/enum"), _ON_REQUEST
     )
     for version in (1, 2)
 } | {

@@ -25,7 +25,6 @@ from enricher.worker.articles import (
     MAX_REASON_BYTES,
     METADATA_FIELDS,
     RECORD_NAMESPACE,
-    EventHeaders,
     encode_record,
     record_as_json,
     record_headers,
@@ -262,17 +261,6 @@ def test_written_record_headers_are_the_example(schema_name: str, topic_id: str 
     assert [schema_name] == [name for name in HEADERS if VALIDATORS[name].is_valid(written)]
     name = "tombstone" if tombstone else "record"
     assert load(SCHEMAS / f"examples/{schema_name}/valid/{name}.json") == written
-
-
-@pytest.mark.parametrize(("schema_name", "topic_id"), [(HEADERS[0], None), (HEADERS[1], TOPIC_ID)])
-def test_written_event_headers_are_the_example(schema_name: str, topic_id: str | None) -> None:
-    """All of them are described, too: a header that only one side knows helps nobody."""
-    own = record_headers(replace(RAW, topic_id=topic_id), version=VERSION, tombstone=False)
-    made = EventHeaders("/enricher/news").of_record(own, "agency-2026-03-14-0042")
-    written = {name: value.decode() for name, value in [*own, *made] if value is not None}
-    assert load(SCHEMAS / f"examples/{schema_name}/valid/event.json") == written
-    described = {name for name in schema(schema_name)["properties"] if name.startswith("ce_")}
-    assert {name for name, _ in made} == described
 
 
 @given(

@@ -29,7 +29,7 @@ from enricher.operate.verify.group_offsets import (
 from enricher.operate.verify.ledger import Checks, Doubts, Judge, JudgedRange, PartitionLedger, mark_of
 from enricher.operate.verify.outputs import SourceOrder, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of
-from enricher.worker.articles import EventHeaders, record_headers
+from enricher.worker.articles import record_headers
 from enricher.worker.records import Mark, Partition, RawRecord, record_version
 from enricher.worker.rules.commit_metadata import CommitMetadata
 
@@ -269,28 +269,6 @@ def test_one_topic_id_is_written_in_two_alphabets() -> None:
     """The client writes base64 with + and /, Kafka's tools with - and _."""
     assert same_topic("kz7-Q2mNTXS0b_1d0wY3sA", "kz7+Q2mNTXS0b/1d0wY3sA")
     assert not same_topic(TOPIC_ID, OTHER_ID)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"ce_specversion": b"0.3"},
-        {"ce_specversion": None},
-        {"ce_id": b"e-1"},
-        {"ce_id": None},
-        {"ce_source": b""},
-        {"ce_type": b"enricher.entities.v9"},
-    ],
-)
-def test_records_may_be_events_but_no_broken_ones(changes: dict[str, bytes | None]) -> None:
-    """What the worker writes passes, and each attribute that breaks the schema is found; so is a tombstone as an event."""
-    raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=TOPIC_ID)
-    own = record_headers(raw, version=VERSION, tombstone=False)
-    written = dict([*own, *EventHeaders("/s").of_record(own, "a")])
-    assert source_of_record(dict(own), tombstone=False) == source_of_record(written, tombstone=False) is not None
-    assert source_of_record(written | changes, tombstone=False) is None
-    assert source_of_record({**written, "content-type": None}, tombstone=True) is None
-    assert source_of_record({**dict(own), "content-type": None}, tombstone=True) is not None
 
 
 GOOD = {

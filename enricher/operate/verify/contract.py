@@ -26,7 +26,6 @@ _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
 )
 _VERSION = "enricher.version"
-_EVENT_TYPE = b"enricher.entities.v1"
 _STAGES = frozenset({b"decode", b"transform", b"tokenize", b"inference", b"publish"})
 _STAGE = "enricher.dlq.stage"
 """The first of the headers that a worker adds to a dead letter."""
@@ -102,7 +101,6 @@ def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None
         or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
         or headers.get("content-type") not in ({None} if tombstone else _FORMATS)
         or not _is_version_or_none(headers)
-        or not _is_event_or_none(headers, tombstone=tombstone)
     ):
         return None
     stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
@@ -113,19 +111,6 @@ def _is_version_or_none(headers: HeaderValues) -> bool:
     """Whether the version is one of 63 bits, or there is none."""
     stated = headers.get(_VERSION, b"0")
     return stated is not None and bool(_DECIMAL.fullmatch(stated)) and int(stated) < 2**63
-
-
-def _is_event_or_none(headers: HeaderValues, *, tombstone: bool) -> bool:
-    """Whether the headers of CloudEvents are those of the schema, or there are none. A tombstone is no event."""
-    if not any(name.startswith("ce_") for name in headers):
-        return True
-    return (
-        not tombstone
-        and headers.get("ce_specversion") == b"1.0"
-        and headers.get("ce_id") == headers["enricher.record.id"]
-        and headers.get("ce_type") == _EVENT_TYPE
-        and bool(headers.get("ce_source"))
-    )
 
 
 def source_of_dead_letter(headers: HeaderValues) -> Source | None:

@@ -17,7 +17,6 @@ from enricher.worker.articles.encoder import (
     letter_for,
     record_headers,
 )
-from enricher.worker.articles.envelope import EventHeaders, default_source
 from enricher.worker.articles.mapping import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, FieldMapping
 from enricher.worker.articles.reader import ArticleReader, DeleteEvents
 from enricher.worker.articles.record_formats import FORMATS, RecordWriter, record_as_json, record_writer

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from uuid import UUID
 
 from enricher.errors import InvalidArticle, SettingsError
-from enricher.worker.articles.envelope import EventHeaders
 from enricher.worker.articles.record_formats import RecordWriter, record_writer
 from enricher.worker.heads import kind_of_field
 from enricher.worker.records import (
@@ -72,8 +71,7 @@ class Encoder:
 
     `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
     gives seconds since the epoch, for dead letters. `writer` writes records, by default as plain JSON. `versioning` gives
-    records and tombstones their versions. `events` makes the headers of CloudEvents; None if records are not events. Raises
-    SettingsError if a limit is below `MIN_MESSAGE_BYTES`.
+    records and tombstones their versions. Raises SettingsError if a limit is below `MIN_MESSAGE_BYTES`.
     """
 
     def __init__(
@@ -85,7 +83,6 @@ class Encoder:
         clock: Callable[[], float],
         writer: RecordWriter | None = None,
         versioning: Versioning | None = None,
-        events: EventHeaders | None = None,
     ) -> None:
         if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
             raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
@@ -94,7 +91,6 @@ class Encoder:
         self._clock = clock
         self._writer = writer or record_writer("json")
         self._versioning = versioning or Versioning()
-        self._events = events
         self.limits = self._allowed
         """The current limits: the smaller of setting and topic."""
 
@@ -152,7 +148,7 @@ class Encoder:
         return shares
 
     def _tombstone(self, ticket: Ticket, outcome: Tombstone) -> Outgoing:
-        """A message without a value, which deletes the key in compacted topics. It is never an event, as it has no data."""
+        """A message without a value, which deletes the key in compacted topics."""
         raw = ticket.raw
         headers = record_headers(raw, version=self._versioning.version_of(raw), tombstone=True)
         key = raw.key if outcome.key is None else outcome.key
@@ -161,11 +157,8 @@ class Encoder:
     def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
         raw, version = ticket.raw, self._versioning.version_of(ticket.raw) + outcome.generation
         value, content_type = self._writer.write(outcome), self._writer.content_type
-        headers: OutgoingHeaders = [*record_headers(raw, version=version, tombstone=False, content_type=content_type)]
-        if self._events is not None:
-            headers += self._events.of_record(headers, outcome.article.id)
-        headers += ticket.trace
-        return Outgoing("record", raw.key, value, headers, ticket)
+        headers = record_headers(raw, version=version, tombstone=False, content_type=content_type)
+        return Outgoing("record", raw.key, value, [*headers, *ticket.trace], ticket)
 
     def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         """Keep as much of the input as the topic accepts and the letter's form allows.

@@ -1,4 +1,4 @@
-"""Reads the frame that names the schema of a value, and makes the headers by which our records are CloudEvents.
+"""Reads the frame that names the schema of a value.
 
 Frames are those of Confluent, as a prefix or in a header:
 
@@ -11,17 +11,13 @@ Frames are those of Confluent, as a prefix or in a header:
 The message indexes of Protobuf follow Confluent's id or GUID, in the header too. If there is such a header, the value is not
 looked at, as in Confluent's deserializers. A value that begins as JSON does has no frame. Nothing else is guessed.
 
-Events are those of CloudEvents 1.0 in binary mode, by the specification's Kafka binding. They are only made: an input that
-is an event is read by the mapping, which finds fields in documents and headers.
+An input that is an event (CloudEvents 1.0) has no part here: the mapping finds fields in documents and headers.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import quote
 from uuid import UUID
 
 from enricher.errors import InvalidArticle
@@ -49,18 +45,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GUID_END = 17
 _JSON_BEGINS = b"{[ \t\r\n\xef"
 """The bytes with which JSON begins; the last one begins a byte order mark in UTF-8."""
-
-EVENT_TYPE = "enricher.entities.v1"
-"""The type of our events: the entities of an article, as version 1 of the value."""
-
-DATA_SCHEMA = "urn:enricher:schema:enriched-record:1"
-
-# What a string of the specification must not contain: control characters, surrogates, noncharacters.
-_FORBIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
-    + "]"
-)
 
 
 class Frame(NamedTuple):
@@ -129,30 +113,3 @@ def _by_id(number: bytes) -> SchemaRef:
 
 def _too_short(framed: bytes, expected_bytes: int, what: str) -> InvalidArticle:
     return InvalidArticle(f"{what}; expected at least {expected_bytes} bytes, found {len(framed)}")
-
-
-class EventHeaders:
-    """Makes the headers by which a record is an event. `source`: a URI reference, the same for all records of a group."""
-
-    def __init__(self, source: str, *, data_schema: str = DATA_SCHEMA) -> None:
-        self._shared = (
-            ("ce_source", source.encode()),
-            ("ce_type", EVENT_TYPE.encode()),
-            ("ce_dataschema", data_schema.encode()),
-        )
-
-    def of_record(self, headers: Iterable[tuple[str, bytes | None]], article_id: str) -> list[tuple[str, bytes | None]]:
-        """The event's headers, given the record's own. They are the same for every attempt at one input record.
-
-        `ce_subject` is the article's id, unless it contains what no attribute may contain, such as control characters.
-        """
-        record_id = dict(headers)["enricher.record.id"]
-        event_headers = [("ce_specversion", b"1.0"), ("ce_id", record_id), *self._shared]
-        if not _FORBIDDEN.search(article_id):
-            event_headers.append(("ce_subject", article_id.encode()))
-        return event_headers
-
-
-def default_source(group_id: str) -> str:
-    """The source `/enricher/GROUP_ID`; characters that a URI cannot contain are in percent encoding."""
-    return f"/enricher/{quote(group_id, safe='')}"

@@ -224,8 +224,3 @@ class OutputSettings(Group):
     subject: str | None = Field(
         None, min_length=1, description="Subject of the schema of records. Default: `OUTPUT_TOPIC-value`."
     )
-    cloudevents: bool = Field(
-        default=False,
-        description="Write records as CloudEvents 1.0 in binary mode: headers `ce_id` (the record id), `ce_source`, "
-        "`ce_type` and others in addition to ours.",
-    )

@@ -19,10 +19,8 @@ from enricher.worker.articles import (
     ArticleReader,
     DeleteEvents,
     Encoder,
-    EventHeaders,
     FieldMapping,
     RecordWriter,
-    default_source,
     record_writer,
     without_repeats,
 )
@@ -265,8 +263,6 @@ def check_record_schema(settings: Settings) -> None:
 
 def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
     """The maker of the bytes of outputs and dead letters. Raises SettingsError."""
-    output = settings.output
-    source = default_source(settings.kafka.group_id)
     return Encoder(
         version=installed_version(),
         max_record_bytes=settings.articles.max_record_bytes,
@@ -274,7 +270,6 @@ def encoder_of(settings: Settings, writer: RecordWriter) -> Encoder:
         clock=time.time,
         writer=writer,
         versioning=versioning_of(settings),
-        events=EventHeaders(source) if output.cloudevents else None,
     )
 
 
