@@ -202,7 +202,7 @@ def test_articles_that_no_task_was_for_are_counted_by_reason() -> None:
 
 
 def test_labels_are_bounded() -> None:
-    """So many of each task have a name; later ones are the rest, and known ones count on."""
+    """So many of each task, or outcome, have a name; later ones are the rest, and known ones count on."""
     counters = Counters()
     for number in range(100):
         record = plain_record(ARTICLE, [], COVERAGE, labels={("ner", f"L{number}"): 2, ("topic", "sport"): 1})
@@ -213,4 +213,10 @@ def test_labels_are_bounded() -> None:
         counters.labels["ner", "L0"],
         counters.labels["ner", "other"],
         counters.labels["topic", "sport"],
+    )
+    counters.count_links({(f"L{number}", "matched"): 2 for number in range(100)})
+    assert (64 + 1, 2, 2 * 36) == (
+        len(counters.links),
+        counters.links["matched", "L0"],
+        counters.links["matched", "other"],
     )

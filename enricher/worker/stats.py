@@ -76,7 +76,7 @@ class Histogram:
 
 
 MOST_LABELS = 64
-"""The most labels of a task that are counted by name, because each is a time series."""
+"""The most labels of a task, or of an outcome, that are counted by name, because each is a time series."""
 OTHER = "other"
 
 
@@ -124,7 +124,7 @@ class Counters:
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Committed entities and classes, by task and label. Without tasks in the settings, the task is `ner`."""
     links: Counter[tuple[str, str]] = field(default_factory=Counter, repr=False)
-    """Entities that were looked up in the catalogue, by label and outcome: matched, ambiguous, unmatched, found."""
+    """Entities that were looked up in the catalogue, by outcome (matched, ambiguous, unmatched, found) and label."""
     catalogue_modified_s: float | None = None  # when its newest file was written, since the epoch; None without one
     catalogue_refused: bool = False  # a newer version of the catalogue is wrong, and not in use
     transform_s: dict[str, float] = field(default_factory=dict)
@@ -210,6 +210,11 @@ class Counters:
                 # Not negative, if the publisher's clock is ahead: a sum that decreases would look like a restart.
                 latency_s.add(max(0.0, epoch_s - ticket.raw.timestamp_s))
 
+    def count_links(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Count the entities of a record that were looked up in the catalogue, by label and outcome."""
+        for (label, outcome), count in counts.items():
+            _count_label(self.links, (outcome, label), count)
+
     def as_dict(self) -> dict[str, Any]:
         """A copy of all counts, as `--summary` writes them."""
         derived: dict[str, Any] = {
@@ -232,7 +237,7 @@ class Counters:
                 if article.dropped:
                     self.dropped_fields.update(article.dropped)
                 for key, count in labels.items():
-                    self._count_label(key, count)
+                    _count_label(self.labels, key, count)
             case Tombstone():
                 self.tombstones += 1
             case Skipped():
@@ -240,12 +245,6 @@ class Counters:
             case DeadLetter(stage=stage, error_type=error_type, message=message):
                 self.dead_letters[f"{stage}:{error_type}"] += 1
                 self.dead_letter_reasons[f"{stage}:{reason_of(stage, error_type, message)}"] += 1
-
-    def _count_label(self, key: tuple[str, str], count: int) -> None:
-        labels = self.labels
-        if key not in labels and sum(task == key[0] for task, _ in labels) >= MOST_LABELS:
-            key = key[0], OTHER
-        labels[key] += count
 
     def _count_tasks(self, ticket: Ticket) -> None:
         match ticket.outcome:
@@ -257,6 +256,16 @@ class Counters:
             case DeadLetter(stage="tokenize" | "inference") if ticket.article is not None:
                 for outcomes in self.tasks.values():
                     outcomes["failed"] += 1
+
+
+def _count_label(counts: Counter[tuple[str, str]], key: tuple[str, str], count: int) -> None:
+    """Count a label, the second part of the key; under `OTHER` if it is new and there are `MOST_LABELS` of the first part.
+
+    The first labels keep their names, so that no number of a counter decreases.
+    """
+    if key not in counts and sum(first == key[0] for first, _ in counts) >= MOST_LABELS:
+        key = key[0], OTHER
+    counts[key] += count
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401  the value of any field

@@ -151,8 +151,8 @@ def test_entities_of_other_labels_are_not_looked_up(path: Path) -> None:
     assert not worker.counters.links
     counted = Worker(path)
     counted.record()
-    assert {("LOC", "matched"): 1} == counted.counters.links
-    assert {"matched": 1} == counted.counters.as_dict()["links"]["LOC"]
+    assert {("matched", "LOC"): 1} == counted.counters.links
+    assert {"LOC": 1} == counted.counters.as_dict()["links"]["matched"]
 
 
 def test_an_article_of_too_many_ids_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

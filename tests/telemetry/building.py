@@ -47,7 +47,7 @@ def some_counters() -> Counters:
         "topics": Counter(ran=30, skipped=9, failed=1),
     }
     counters.labels = Counter({("ner", "ORG"): 300, ("ner", "PER"): 100, ("topics", "Sport"): 30})
-    counters.links = Counter({("ORG", "matched"): 7, ("ORG", "ambiguous"): 2})
+    counters.links = Counter({("matched", "ORG"): 7, ("ambiguous", "ORG"): 2})
     counters.catalogue_modified_s = 1_000.0
     counters.dropped_fields.update(["url", "url"])
     counters.rebalances.update(["assigned", "revoked"])

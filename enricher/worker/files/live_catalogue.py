@@ -79,8 +79,7 @@ class LiveCatalogue:
             return DeadLetter(
                 "publish", "OutputTooLarge", f"its entities have more than {MAX_IDS} ids of the catalogue"
             )
-        for key, count in add_ids(article, wanted, found).items():
-            counters.links[key] += count
+        counters.count_links(add_ids(article, wanted, found))
         if article.version is not None:
             article = replace(article, version=article.version + index.card.generation)
         return replace(record, article=article, entities=entities, catalogue=index.card)

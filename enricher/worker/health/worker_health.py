@@ -9,7 +9,7 @@ again. The status has names and numbers only, no text of an article.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,7 +32,7 @@ from enricher.worker.health.samples import (
 from enricher.worker.loop.recovery import RecoveryNote
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats import LATENCIES_S, SECONDS, WAITS_S, Counters, Snapshot, WorkerState
-from enricher.worker.telemetry.instruments import TASK_OUTCOMES, bound_labels, shares_of
+from enricher.worker.telemetry.instruments import TASK_OUTCOMES
 from enricher.worker.telemetry.observed import Observed, WorkerFacts
 from enricher.worker.telemetry.prometheus import exposition, starting_exposition
 
@@ -287,8 +287,10 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
 
 def _labels(seen: Observed) -> list[dict[str, Any]]:
     """The labels found since the start, the most frequent of each task first, with its share."""
-    counts = bound_labels(seen.counters.labels.copy())
-    ranked = sorted(shares_of(counts).items(), key=lambda each: (each[0][0], -each[1]))
+    counts, totals = seen.counters.labels.copy(), Counter[str]()
+    for (task, _), count in counts.items():
+        totals[task] += count
     return [
-        {"task": task, "label": label, "count": counts[task, label], "share": share} for (task, label), share in ranked
+        {"task": task, "label": label, "count": count, "share": count / totals[task]}
+        for (task, label), count in sorted(counts.items(), key=lambda each: (each[0][0], -each[1]))
     ]

@@ -8,7 +8,6 @@ article, so their number is bounded by the program, its settings and its topics.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from enricher.worker.records import Partition
-from enricher.worker.stats import MOST_LABELS, OTHER, REQUEST_OUTCOMES, Histogram, Snapshot, WorkerState
+from enricher.worker.stats import REQUEST_OUTCOMES, Histogram, Snapshot, WorkerState
 from enricher.worker.telemetry.observed import Observed, resident_bytes
 
 SYSTEM = "messaging.system"
@@ -133,37 +132,12 @@ def without_task(seen: Observed) -> Numbers:
 
 def labels(seen: Observed) -> Numbers:
     """Labels found, by task and label."""
-    return [(count, pair) for pair, count in bound_labels(seen.counters.labels.copy()).items()]
+    return [(count, pair) for pair, count in seen.counters.labels.copy().items()]
 
 
 def links(seen: Observed) -> Numbers:
     """Entities that were looked up in the catalogue, by label and outcome."""
-    found = {(outcome, label): number for (label, outcome), number in seen.counters.links.copy().items()}
-    return [(number, (label, outcome)) for (outcome, label), number in bound_labels(found).items()]
-
-
-def bound_labels(numbers: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """The numbers with at most `MOST_LABELS` labels per task; `other` has the sum of the rest.
-
-    The first labels are kept, so that no number of a counter decreases: its keys are in order of appearance.
-    """
-    kept: dict[tuple[str, str], float] = {}
-    labels: Counter[str] = Counter()
-    for (task, label), number in numbers.items():
-        pair = task, label
-        if label != OTHER:
-            labels[task] += 1
-            pair = pair if labels[task] <= MOST_LABELS else (task, OTHER)
-        kept[pair] = kept.get(pair, 0) + number
-    return kept
-
-
-def shares_of(counts: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """Each count divided by the sum of its task's counts; tasks without labels are left out."""
-    totals: dict[str, float] = defaultdict(float)
-    for (task, _), count in counts.items():
-        totals[task] += count
-    return {pair: count / totals[pair[0]] for pair, count in counts.items() if totals[pair[0]]}
+    return [(count, (label, outcome)) for (outcome, label), count in seen.counters.links.copy().items()]
 
 
 def waiting_articles(now: Snapshot) -> Numbers:
