@@ -88,8 +88,8 @@ class StartOffsets:
     def note_unwritten(self) -> None:
         """Note which output partitions were never written before this worker joined the group. Raises TransactionTrouble.
 
-        Outputs of two inputs may be in one partition. Then a member that has begun writes where another member has still to
-        begin, and only what was there before both tells. Offsets are not lost while a group has members.
+        Outputs of two inputs may be in one partition. One member may then write to it before another has found its start,
+        so only what was there before both shows that outputs were written. Offsets are not lost while a group has members.
         """
         if self._config.other_inputs:
             self._unwritten = self._unwritten_of(
