@@ -19,8 +19,6 @@ Kind = Literal["record", "tombstone", "decode", "inference"]
 _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
-_RATING_MODEL = {"name": "rating stub", "digest": "1" * 64, "precision": "fp32"}
-_RATINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Expected:
 
 
 def expected(value: bytes | None) -> Expected:
-    """The only correct output for an input value, of workers that find entities and rate articles."""
+    """The only correct output for an input value, of workers that find entities."""
     if value is None:
         return Expected("tombstone", None)
     try:
@@ -46,9 +44,7 @@ def expected(value: bytes | None) -> Expected:
     words = [(name, match) for name, text in fields.items() for match in re.finditer(r"\S+", text)]
     if any(match[0] == _BAD_WORD for _, match in words):
         return Expected("inference", value)
-    record = _record(article_id, words)
-    hashes = [crc32(match[0].encode()) & 0x7FFFFFFF for _, match in words]
-    return Expected("record", orjson.dumps(record | _of_tasks(record["coverage"], hashes)))
+    return Expected("record", orjson.dumps(_record(article_id, words)))
 
 
 def _record(article_id: str, words: list[tuple[str, re.Match[str]]]) -> dict[str, Any]:
@@ -61,31 +57,6 @@ def _record(article_id: str, words: list[tuple[str, re.Match[str]]]) -> dict[str
         "entities": [entity for name, match in words if (entity := _entity(name, match))],
         "model": _MODEL,
         "coverage": {"tokens": count, "windows": windows, "truncated": False},
-    }
-
-
-def _of_tasks(coverage: dict[str, Any], hashes: list[int]) -> dict[str, Any]:
-    """The fields that two tasks add. A rating that some word has is probable, and only then it is in the record."""
-    found = {each % _RATINGS for each in hashes}
-    score = round(1 / (1 + math.exp(-2.0)), 4)
-    return {
-        "classifications": [
-            {"task": "rating", "label": label, "score": score if rating in found else 0.5}
-            for group in (True, False)
-            for rating, label in enumerate("12345")
-            if (rating in found) is group
-        ],
-        "embeddings": [],
-        "tasks": [
-            {"name": "ner", "kind": "ner", "model": _MODEL, "coverage": coverage},
-            {
-                "name": "rating",
-                "kind": "classification",
-                "model": _RATING_MODEL,
-                "pooling": "max",
-                "coverage": coverage,
-            },
-        ],
     }
 
 

@@ -27,7 +27,6 @@ class Api(IntEnum):
     """The API keys that the fault matrix uses."""
 
     PRODUCE = 0
-    FETCH = 1
     METADATA = 3
     FIND_COORDINATOR = 10
     HEARTBEAT = 12

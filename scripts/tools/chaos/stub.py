@@ -1,7 +1,7 @@
-"""A stub model whose labels and ratings follow from the article alone: words are tokens, a word's hash is its label.
+"""A stub model whose labels follow from the article alone: words are tokens, a word's hash is its label.
 
-Tokenizer and engine replace the real ones in the worker. It rates an article by the largest rating of its words, so neither
-batches nor windows may change it. `reference` computes the expected outputs without any of the worker's code.
+Tokenizer and engine replace the real ones in the worker, and neither batches nor windows may change what they find.
+`reference` computes the expected outputs without any of the worker's code.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 from zlib import crc32
 
 import numpy as np
 
 from enricher.errors import InvalidArticle
-from enricher.worker.heads import ClassHead, EntityHead
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.advice import Advice
 from enricher.worker.inference.run.engine import OnnxEngine
@@ -27,19 +26,15 @@ from enricher.worker.records import (
     Batch,
     BatchResult,
     FieldName,
-    Float32Array,
     ModelCard,
     RunOutput,
-    TaskCard,
     TokenizedArticle,
     TokenizedField,
     TokenLabels,
     Window,
     WindowFailure,
-    WindowRows,
 )
-from enricher.worker.settings import Settings
-from enricher.worker.wiring.loaded_tasks import Model, Tasks
+from enricher.worker.wiring.loaded_tasks import Model
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")
@@ -95,15 +90,12 @@ class StubEngine:
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
-        self._wait(_RUN_S)
+        hang_s, self.hang_s = self.hang_s, 0.0
+        time.sleep(_RUN_S + hang_s)
         windows = batch.windows
         bad = [window for window in windows if self._bad in window.ids]
         failures = [WindowFailure(window, "Unbearable", "the model fails on this window") for window in bad]
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
-
-    def _wait(self, run_s: float) -> None:
-        hang_s, self.hang_s = self.hang_s, 0.0
-        time.sleep(run_s + hang_s)
 
     def padded_tokens(self, batch: Batch) -> int:
         return batch.padded_tokens
@@ -136,31 +128,3 @@ def stub_model(engine: StubEngine) -> Model:
         advice,
         concurrency=1,
     )
-
-
-RATING_CARD = ModelCard(name="rating stub", digest="1" * 64, precision="fp32")
-RATINGS = ("1", "2", "3", "4", "5")
-STEEPNESS = 2.0
-"""The logit of a rating that some word has; of others it is 0."""
-
-
-class RatingEngine(StubEngine):
-    """Also a row of logits for each window: for each rating, whether one of the words that the window owns has it."""
-
-    def run(self, batch: Batch) -> BatchResult:
-        done = super().run(batch)
-        runs = [replace(run, heads=[*run.heads, WindowRows(_row(run.windows[0]))]) for run in done.runs]
-        return replace(done, runs=runs)
-
-
-def _row(window: Window) -> Float32Array:
-    """`float32 [1, ratings]`."""
-    found = set((window.ids[window.owned_tokens(0)] % len(RATINGS)).tolist())
-    return np.array([[STEEPNESS if rating in found else 0.0 for rating in range(len(RATINGS))]], np.float32)
-
-
-def two_tasks(settings: Settings, engine: RatingEngine) -> Tasks:
-    entities = TaskCard("ner", "ner", CARD)
-    ratings = TaskCard("rating", "classification", RATING_CARD, pooling="max")
-    heads = (EntityHead.of(LABELS, entities), ClassHead(ratings, RATINGS, multi_label=True))
-    return Tasks(stub_model(engine), heads, settings)

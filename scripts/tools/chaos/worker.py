@@ -1,4 +1,4 @@
-"""One worker of the fault matrix; everything in it is real except the model (`stub`), which has two heads.
+"""One worker of the fault matrix; everything in it is real except the model (`stub`).
 
     python -m tools.chaos.worker                # reads commands, one a line
     python -m tools.chaos.worker replay ...     # a command of `enricher` as it ships, but for the model
@@ -25,7 +25,8 @@ from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring import workers
 from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import Tasks
-from tools.chaos.stub import RatingEngine, two_tasks
+from tools.chaos.stub import StubEngine, stub_model
+from tools.worker_parts import tasks_of
 
 POLL_INTERVAL_S, _PARTITION_S = 10.0, 8.0
 """The time between two polls, and that for which a partition may deliver nothing: in production constants of minutes."""
@@ -42,7 +43,7 @@ def _shorten_waits() -> None:
     setattr(workers, "kafka_config", shorter_config)  # noqa: B010  a plain assignment is to no exported name
 
 
-def _obey(engine: RatingEngine) -> None:
+def _obey(engine: StubEngine) -> None:
     try:
         for line in sys.stdin:
             command, _, argument = line.partition(" ")
@@ -54,10 +55,10 @@ def _obey(engine: RatingEngine) -> None:
 
 
 def _run(settings: Settings) -> None:
-    engine = RatingEngine()
+    engine = StubEngine()
     with stopped_by_signals() as signals, Watchdog(timer=ProcessTimer()) as watchdog:
         threading.Thread(target=_obey, args=[engine], name="orders", daemon=True).start()
-        worker = workers.kafka_worker(settings, two_tasks(settings, engine), guard=watchdog.guard)
+        worker = workers.kafka_worker(settings, tasks_of(settings, stub_model(engine)), guard=watchdog.guard)
         signals.stop = worker.stop
         worker.run(lambda: None)
 
@@ -80,7 +81,7 @@ def command() -> None:
     from enricher.worker.commands import run  # noqa: PLC0415  the same
 
     def load(settings: Settings, **_warm_up: bool) -> Tasks:
-        return two_tasks(settings, RatingEngine())
+        return tasks_of(settings, stub_model(StubEngine()))
 
     assert hasattr(run, "load_tasks"), "the worker is started in another way now"
     run.load_tasks = load
