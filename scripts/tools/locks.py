@@ -14,11 +14,8 @@ import tomli_w
 from jgo.maven import Dependency, MavenContext
 
 from tools import opensearch, registry
-from tools.bench.gpu.carry import repack_kafka
 from tools.java_server import ArchiveLock, content_digest, unpack
 from tools.kafka.versions import (
-    CARRIED_LOCK,
-    DEFAULT,
     VERSIONS,
     ClusterError,
     Jar,
@@ -93,8 +90,6 @@ def lock_kafka() -> None:
         path.unlink()
     for path, text in locks.items():
         path.write_text(text, encoding="utf-8")
-    with tempfile.TemporaryDirectory(prefix="kafka-carried-") as folder:
-        CARRIED_LOCK.write_text(_render(DEFAULT, repack_kafka(Path(folder)).jars), encoding="utf-8")
 
 
 CHOSEN = {

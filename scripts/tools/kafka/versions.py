@@ -61,8 +61,6 @@ def announce(what: str, size_bytes: int) -> None:
 
 
 _LOCKS = Path(__file__).with_name("locks")
-CARRIED_LOCK = _LOCKS / f"kafka-{DEFAULT}-carried.lock.toml"
-"""The jars of version `DEFAULT` as `scripts/bench carry` packs them (`tools.bench.gpu.carry`)."""
 _PARALLEL_DOWNLOADS = 4  # a polite share of Maven Central; more is not faster for 44 MB in 46 files
 _HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
 
@@ -92,17 +90,8 @@ class JarLock:
 
     @classmethod
     def read(cls, version: str = DEFAULT) -> JarLock:
-        """Read the lock of one of `versions.VERSIONS`; that of the carried jars where only these are in the cache."""
-        lock = cls.of(lock_path(version))
-        if version == DEFAULT and not default_folder(lock).exists():
-            carried = cls.of(CARRIED_LOCK)
-            return carried if default_folder(carried).exists() else lock
-        return lock
-
-    @classmethod
-    def of(cls, path: Path) -> JarLock:
-        """Read this file."""
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        """Read the lock of one of `versions.VERSIONS`."""
+        document = tomllib.loads(lock_path(version).read_text(encoding="utf-8"))
         jars = tuple(Jar(**entry) for entry in document["jar"])
         return cls(document["kafka_version"], tuple(document["requested"]), jars)
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from enricher.worker.inference.device.hardware import cuda_problem
 from tools import ARTICLES, MINILM, ROOT, SCRIPTS
 from tools.bench.__main__ import app_of
-from tools.bench.gpu.carry import FOR_KAFKA, LACKING, SECTION, checkout_files, locked, trim
+from tools.bench.gpu.carry import FOR_PEERS, LACKING, SECTION, checkout_files, locked, trim
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, STOCK
 from tools.bench.gpu.report import NOT_A_MEASUREMENT, NOT_RUN
@@ -259,7 +259,7 @@ def test_a_library_without_code_for_the_gpu_is_refused(made: bytearray, said: st
 
 def test_packages_are_those_of_the_locks_with_their_hashes() -> None:
     """Nothing comes without a checksum."""
-    for name in (*LACKING, *FOR_KAFKA):
+    for name in (*LACKING, *FOR_PEERS):
         lines = locked(name).splitlines()
         assert lines[0].startswith(f"{name}==")
         assert all(line.strip().startswith("--hash=sha256:") for line in lines[1:])

@@ -8,26 +8,22 @@ import re
 import sys
 import tarfile
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.topics import Topics
 
 from tools import java_server, opensearch, registry
-from tools.bench.gpu.carry import repack
 from tools.java_server import ArchiveError, ArchiveLock, ArchiveMissing, content_digest, unpack, unpacked
 from tools.kafka import ClusterError, versions
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
 from tools.kafka.properties import Listener, server_properties
 from tools.kafka.versions import (
-    CARRIED_LOCK,
     DEFAULT,
     VERSIONS,
     Jar,
     JarLock,
     class_path,
-    default_folder,
     lock_path,
 )
 from tools.locks import CHOSEN, requested
@@ -78,49 +74,7 @@ def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
 def test_there_is_a_lock_for_every_version_and_no_other() -> None:
     """The list of versions and the folder of locks match."""
     locks = lock_path(DEFAULT).parent
-    assert {CARRIED_LOCK, *(lock_path(version) for version in VERSIONS)} == set(locks.iterdir())
-
-
-def test_repacked_jars_keep_their_classes_and_are_the_same_everywhere(tmp_path: Path) -> None:
-    """Only libraries that Linux on x86-64 does not load are missing; neither compression nor the packing system shows."""
-    names = ["A.class", "linux/amd64/lib.so", "native/Linux/x86_64/lib.so", "win/amd64/lib.dll", "linux/ppc64/lib.so"]
-    made = []
-    for system, compression in enumerate((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)):
-        source, target = tmp_path / f"{system}", tmp_path / f"{system}-repacked"
-        source.mkdir()
-        target.mkdir()
-        with zipfile.ZipFile(source / JAR.file_name, "w", compression) as jar:
-            for name in names:
-                entry = zipfile.ZipInfo(name)
-                entry.create_system = system
-                jar.writestr(entry, name * 100, compression)
-        made.append(repack(JAR, source, target))
-        with zipfile.ZipFile(target / JAR.file_name) as jar:
-            assert {name: f"{name * 100}".encode() for name in names[:3]} == {n: jar.read(n) for n in jar.namelist()}
-    assert made[0] == made[1] != JAR
-
-
-def test_the_lock_of_carried_jars_is_that_of_the_same_kafka(tmp_path: Path) -> None:
-    """It has the same jars; those with libraries are repacked here, as `scripts/bench carry` does with all."""
-    lock, carried = JarLock.of(lock_path(DEFAULT)), JarLock.of(CARRIED_LOCK)
-    assert lock.requested == carried.requested
-    assert [jar.coordinates for jar in lock.jars] == [jar.coordinates for jar in carried.jars]
-    few = {
-        each for each in zip(lock.jars, carried.jars, strict=True) if re.search("lz4|snappy|zstd", each[0].coordinates)
-    }
-    class_path(replace(lock, jars=tuple(jar for jar, _ in few)), default_folder(lock))
-    assert [each for _, each in few] == [repack(jar, default_folder(lock), tmp_path) for jar, _ in few]
-
-
-def test_carried_jars_are_used_where_only_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer who unpacks them keeps Maven's."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    lock, carried = JarLock.of(lock_path(DEFAULT)), JarLock.of(CARRIED_LOCK)
-    assert lock == JarLock.read()
-    default_folder(carried).mkdir(parents=True)
-    assert carried == JarLock.read()
-    default_folder(lock).mkdir()
-    assert lock == JarLock.read()
+    assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
 
 
 def test_a_machine_that_cannot_fetch_says_which_jar_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

