@@ -19,9 +19,9 @@ from support.registry_proxy import RegistryProxy
 from support.topics import Topics, make_topics
 
 from tools.chaos.proxy import Proxy, nodes_behind_a_proxy
-from tools.java_server import ArchiveMissing, JavaServer
+from tools.java_server import JavaServer
 from tools.kafka import Cluster
-from tools.kafka.versions import DEFAULT, VERSIONS
+from tools.kafka.versions import DEFAULT, VERSIONS, NotFetched
 from tools.opensearch import OpenSearch
 from tools.registry import Registry
 
@@ -157,7 +157,7 @@ def _running(server: Server) -> Iterator[Server]:
     """Start a server and stop it. Its tests are skipped if its archive cannot be had."""
     try:
         server.start()
-    except ArchiveMissing as error:
+    except NotFetched as error:
         pytest.skip(str(error))
     try:
         yield server

@@ -1,7 +1,7 @@
 """A server of one locked archive, on loopback in its own Java process and a temporary folder, for the demo and the tests.
 
-Maven repositories have the archives; verified copies are kept in the user's cache, and then the network is not used.
-`tools.locks` writes a lock. `tools.kafka.keeper` ends the process and removes the folder if the parent dies.
+Maven repositories have the archives; each is verified, and unpacked once into the user's cache. `tools.locks` writes a lock.
+`tools.kafka.keeper` ends the process and removes the folder if the parent dies.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tomllib
 import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
@@ -29,19 +30,10 @@ from tools.ports import free_ports
 from tools.waiting import wait_until
 
 
-class ArchiveError(Exception):
-    """An archive is not what its lock says; the message says what to do."""
-
-
-class ArchiveMissing(ArchiveError):
-    """The server is not in the cache and cannot be downloaded."""
-
-
 @dataclass(frozen=True, slots=True)
 class ArchiveLock:
     """An archive: its name for users, coordinates as `tools.kafka.versions.download` takes them, bytes, sha256 in hex.
 
-    `content_sha256`: of the unpacked files, their names included (`content_digest`).
     `wanted`: patterns of the files that are unpacked, as `PurePath.match` takes them; without any, all are.
     """
 
@@ -49,7 +41,6 @@ class ArchiveLock:
     coordinates: str
     size_bytes: int = 0
     sha256: str = ""
-    content_sha256: str = ""
     wanted: tuple[str, ...] = ()
 
     @classmethod
@@ -63,58 +54,32 @@ class ArchiveLock:
 
     @property
     def cache_folder(self) -> Path:
-        """Folder for the unpacked files: in the user's cache, one for each content."""
-        return user_cache_path("enricher") / f"{self.name.lower()}-{self.version}-{self.content_sha256[:8]}"
+        """Folder for the unpacked files: in the user's cache, one for each archive and what is wanted of it."""
+        content = hashlib.sha256(repr((self.sha256, self.wanted)).encode()).hexdigest()
+        return user_cache_path("enricher") / f"{self.name.lower()}-{self.version}-{content[:8]}"
 
 
 def unpacked(lock: ArchiveLock, folder: Path) -> Path:
-    """The folder with the server's files; they are downloaded if it does not exist.
+    """The folder with the server's files. If it does not exist, the archive is downloaded, verified and unpacked.
 
-    Every file is hashed on every call (0.3 s for 161 MB), which tells a damaged cache from a broken server.
-    Raises `ArchiveMissing` if the archive cannot be had, and `ArchiveError` if a file differs from the lock.
+    That happens beside it: an interrupted or wrong download never gets there. Raises `NotFetched` if the archive cannot be
+    had, and `ClusterError` if it is not what the lock names.
     """
-    if not folder.is_dir():
-        _fetch(lock, folder)
-    found = content_digest(folder)
-    if found != lock.content_sha256:
-        message = (
-            f"the files under {folder} are not those that the lock names: sha256 {found}, expected "
-            f"{lock.content_sha256}. One is damaged or was changed. Remove the folder and start again to fetch it again."
-        )
-        raise ArchiveError(message)
-    return folder
-
-
-def content_digest(folder: Path) -> str:
-    """One sha256 over the names and contents of all files under `folder`."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-def _fetch(lock: ArchiveLock, folder: Path) -> None:
-    """Download, verify and unpack beside `folder`, then move: an interrupted or wrong download never gets there."""
+    if folder.is_dir():
+        return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-fetch-", dir=folder.parent) as scratch:
         content = Path(scratch) / "content"
         announce(f"{lock.name} from Maven Central", lock.size_bytes)
-        try:
-            archive = download(lock.coordinates, Path(scratch))
-        except ClusterError as error:
-            raise ArchiveMissing(str(error)) from error
-        try:
-            verify(Jar(lock.coordinates, lock.size_bytes, lock.sha256), archive)
-        except ClusterError as error:
-            raise ArchiveError(str(error)) from error
+        archive = download(lock.coordinates, Path(scratch))
+        verify(Jar(lock.coordinates, lock.size_bytes, lock.sha256), archive)
         unpack(lock, archive, content)
         try:
             content.rename(folder)
         except OSError:
             if not folder.is_dir():  # otherwise another process was quicker
                 raise
+    return folder
 
 
 def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
@@ -135,6 +100,7 @@ def unpack(lock: ArchiveLock, archive: Path, folder: Path) -> None:
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 180.0  # seconds are usual; a busy machine may take many times that
 STOP_TIMEOUT_S = 60.0
+_ANSWER_TIMEOUT_S = 2.0
 
 
 class JavaServer(ABC):
@@ -142,8 +108,7 @@ class JavaServer(ABC):
 
     NAME: ClassVar[str]
     """Begins the names of its log and of its folder."""
-    ERROR: ClassVar[type[Exception]]
-    """Raised if it does not start or does not run."""
+    LOCK_PATH: ClassVar[Path]
     HEAP: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
@@ -158,16 +123,16 @@ class JavaServer(ABC):
 
     @property
     def pid(self) -> int:
-        """Process id; raises `ERROR` if the server does not run."""
-        if self._process is None or self._process.poll() is not None:
-            raise self.ERROR(f"no {self.NAME} runs")
+        """Process id of the running server."""
+        assert self._process is not None, "it was started"
         return int(self._process.pid)
 
-    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Fetch the server if needed, start it, wait until it answers; cleans up on failure."""
-        self._fetch()
+    def start(self) -> None:
+        """Fetch the server if needed, start it, wait until it answers; cleans up on failure. Raises as `unpacked`."""
+        lock = ArchiveLock.read(self.LOCK_PATH)
+        self._program = unpacked(lock, lock.cache_folder)
         try:
-            self._start_in(self._kept.open(), timeout_s)
+            self._start_in(self._kept.open())
         except BaseException:
             self.stop()
             raise
@@ -190,51 +155,50 @@ class JavaServer(ABC):
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
+    @property
     @abstractmethod
-    def answers(self) -> bool:
-        """Whether it answers within two seconds."""
-
-    @abstractmethod
-    def _fetch(self) -> None:
-        """Download its program if needed. Raises `ArchiveError`."""
+    def _health_url(self) -> str:
+        """Answers with 200 once the server is ready."""
 
     @abstractmethod
     def _arguments(self, folder: Path) -> tuple[str, ...]:
-        """Write its settings; return what follows Java's own options.
+        """Write its settings; return what follows Java's own options. Its files are in `_program`.
 
         The last one is a file named SERVER_PROPERTIES in `folder`, by which the keeper finds the process.
         """
 
-    def _start_in(self, folder: Path, timeout_s: float = START_TIMEOUT_S) -> None:
+    def _start_in(self, folder: Path) -> None:
         arguments = self._arguments(folder)
         assert Path(arguments[-1]) == folder / SERVER_PROPERTIES
         log_path = self._kept.logs / f"{self.NAME}.log"
         self._process = process = start_java(folder, log_path, *self.HEAP, *arguments)
-        wait_until(lambda: self.answers() or process.poll() is not None, timeout_s)
+        ready = wait_until(lambda: _is_ok(self._health_url) or process.poll() is not None, START_TIMEOUT_S)
         if process.poll() is not None:
-            raise self.ERROR(f"the server ended while starting. {log_tail(log_path)}")
-        if not self.answers():
-            raise self.ERROR(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(log_path)}")
+            raise ClusterError(f"{self.NAME} ended while starting. {log_tail(log_path)}")
+        if not ready:
+            raise ClusterError(f"{self.url} did not answer in {START_TIMEOUT_S:.0f} s. {log_tail(log_path)}")
+        listening = {each.laddr.ip for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+        assert listening <= {HOST, f"::ffff:{HOST}"}, "it has no users and no TLS, so it is for this machine alone"
 
 
-def status_of(url: str, timeout_s: float = 2.0) -> int | None:
-    """The status of the answer to a GET; None if there is none in time."""
+def _is_ok(url: str) -> bool:
+    """Whether a GET is answered with 200 in time."""
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_TIMEOUT_S)
     try:
-        connection.request("GET", address.path + (f"?{address.query}" if address.query else ""))
-        return connection.getresponse().status
+        connection.request("GET", f"{address.path}?{address.query}")
+        return connection.getresponse().status == HTTPStatus.OK
     except (OSError, http.client.HTTPException):
-        return None
+        return False
     finally:
         connection.close()
 
 
 def fetch(lock_path: Path) -> None:
-    """Download a server into the user's cache, once, and verify every file. Raises SystemExit if it cannot be had."""
+    """Download a server into the user's cache, once. Raises SystemExit if it cannot be had."""
     lock = ArchiveLock.read(lock_path)
     try:
         folder = unpacked(lock, lock.cache_folder)
-    except ArchiveError as error:
+    except ClusterError as error:
         sys.exit(str(error))
-    print(f"{lock.name} {lock.version} is complete in {folder}.", file=sys.stderr)
+    print(f"{lock.name} {lock.version} is in {folder}.", file=sys.stderr)

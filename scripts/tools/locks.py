@@ -14,7 +14,7 @@ import tomli_w
 from jgo.maven import Dependency, MavenContext
 
 from tools import opensearch, registry
-from tools.java_server import ArchiveLock, content_digest, unpack
+from tools.java_server import ArchiveLock
 from tools.kafka.versions import (
     VERSIONS,
     ClusterError,
@@ -115,13 +115,8 @@ def lock_archives() -> None:
     """Write the locks; a lock is not touched if its download fails."""
     for path, lock in CHOSEN.items():
         with tempfile.TemporaryDirectory(prefix=f"{lock.name.lower()}-lock-") as scratch:
-            archive, content = download(lock.coordinates, Path(scratch)), Path(scratch) / "content"
-            unpack(lock, archive, content)
-            fields = asdict(lock) | {
-                "size_bytes": archive.stat().st_size,
-                "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
-                "content_sha256": content_digest(content),
-            }
+            archive = download(lock.coordinates, Path(scratch)).read_bytes()
+            fields = asdict(lock) | {"size_bytes": len(archive), "sha256": hashlib.sha256(archive).hexdigest()}
         document = {name: value for name, value in fields.items() if value}
         path.write_text("# Written by scripts/lock; do not edit.\n" + tomli_w.dumps(document), encoding="utf-8")
 

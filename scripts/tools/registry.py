@@ -22,16 +22,10 @@ Apicurio Registry 3.3.3 answers `/apis/ccompat/v7` and `v8` as Confluent's regis
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from pathlib import Path
 
-from tools.java_server import HOST, ArchiveLock, JavaServer, fetch, status_of, unpacked
+from tools.java_server import HOST, JavaServer, fetch
 from tools.kafka.keeper import SERVER_PROPERTIES
-
-
-class RegistryError(Exception):
-    """The local registry cannot be set up, started or reached; the message says why and what to do."""
-
 
 LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
 _API = "/apis/ccompat/v7"
@@ -50,23 +44,20 @@ quarkus.log.level=WARN
 class Registry(JavaServer):
     """One server, with its schemas in memory.
 
-    Raises `ArchiveMissing` if it cannot be fetched, and `RegistryError` if it does not start.
+    Raises `NotFetched` if it cannot be fetched, and `ClusterError` if it does not start.
     """
 
     NAME = "registry"
-    ERROR = RegistryError
+    LOCK_PATH = LOCK_PATH
     HEAP = ("-Xms128m", "-Xmx384m")
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}{_API}"
 
-    def answers(self) -> bool:
-        return status_of(f"{self.url}/subjects") == HTTPStatus.OK
-
-    def _fetch(self) -> None:
-        lock = ArchiveLock.read(LOCK_PATH)
-        self._program = unpacked(lock, lock.cache_folder)
+    @property
+    def _health_url(self) -> str:
+        return f"{self.url}/subjects"
 
     def _arguments(self, folder: Path) -> tuple[str, ...]:
         properties = folder / SERVER_PROPERTIES

@@ -38,14 +38,12 @@ SHARING = {
         "indexing/test_opensearch_queries.py",
         "indexing/test_real_index.py",
         "pages/test_search_pages.py",
-        "scripts/opensearch/test_opensearch_server.py",
     ),
     "registry": (
         "pages/test_registry_pages.py",
         "pipeline/test_formats.py",
         "registry/test_compatibility_registry.py",
         "registry/test_store.py",
-        "scripts/registry/test_registry_server.py",
     ),
     "helm": (
         "deploy/test_chart_golden.py",

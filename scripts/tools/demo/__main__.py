@@ -21,9 +21,8 @@ from enricher.worker.settings import IndexSettings
 from tools import ARTICLES, ROOT, enricher_command
 from tools.demo.report import TASKS, read_outputs, show, show_tasks, tasks_settings
 from tools.demo.search.server import SearchPage
-from tools.java_server import ArchiveError
 from tools.kafka import Cluster, ClusterError
-from tools.opensearch import OpenSearch, OpenSearchError
+from tools.opensearch import OpenSearch
 from tools.topics import Topics, make_topics
 from tools.waiting import stop
 
@@ -84,7 +83,7 @@ _NAME = "articles"
 def index_and_search(topics: Topics, environment: Mapping[str, str], console: Console) -> None:
     """Start OpenSearch, run the commands that make, fill and check an index, and serve its search page until Ctrl-C.
 
-    Raises OpenSearchError, ArchiveError, and Failed if a command fails.
+    Raises ClusterError, and Failed if a command fails.
     """
     with ExitStack() as opened:
         with console.status("starting OpenSearch"):
@@ -124,7 +123,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("interrupted: all started processes have been stopped")
         return 130
-    except (ClusterError, OpenSearchError, ArchiveError, Failed) as failure:
+    except (ClusterError, Failed) as failure:
         console.print(f"[red]{failure}[/red]")
         return 1
     console.print(f"the program is installed: {how_to_find_it()}", soft_wrap=True, highlight=False)

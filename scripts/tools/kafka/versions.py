@@ -21,7 +21,11 @@ from platformdirs import user_cache_path
 
 
 class ClusterError(Exception):
-    """The local Kafka cannot be set up, started or reached; the message says why and what to do."""
+    """A local server, such as Kafka, cannot be set up, started or reached; the message says why and what to do."""
+
+
+class NotFetched(ClusterError):
+    """A file is not in the cache and cannot be downloaded."""
 
 
 VERSIONS = (
@@ -146,7 +150,7 @@ def _fetch(jars: Sequence[Jar], folder: Path) -> None:
 
 
 def download(coordinates: str, scratch: Path) -> Path:
-    """Fetch one file into a Maven layout under `scratch`; raises `ClusterError` if no repository has it.
+    """Fetch one file into a Maven layout under `scratch`; raises `NotFetched` if no repository has it.
 
     `coordinates`: `group:artifact:version[:packaging[:classifier]]`; without a packaging it is a jar.
     """
@@ -156,7 +160,7 @@ def download(coordinates: str, scratch: Path) -> Path:
         from jgo.maven import MavenContext  # noqa: PLC0415  see above
         from requests import RequestException  # noqa: PLC0415  see above
     except ModuleNotFoundError as error:
-        raise ClusterError(
+        raise NotFetched(
             f"{coordinates} is not in the cache, and {error.name}, which fetches it, is not installed"
         ) from error
 
@@ -174,4 +178,4 @@ def download(coordinates: str, scratch: Path) -> Path:
             f"Could not fetch {coordinates}: {error}. It comes from Maven Central over HTTPS, once; behind a proxy set "
             "HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
         )
-        raise ClusterError(message) from error
+        raise NotFetched(message) from error
