@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import os
@@ -19,7 +18,6 @@ CHANGELOG, PROJECT, SCHEMAS = Path("CHANGELOG.md"), Path("pyproject.toml"), Path
 LOCK = "scripts/locked/runtime.txt"
 """The SBOM lists these packages, which the wheel needs."""
 SOURCES = ("LICENSE", "README.md", "enricher", "pyproject.toml")
-"""The files that are released, as in the images. Setuptools would add tests that cannot run alone."""
 _UNRELEASED = "## Unreleased\n"
 
 
@@ -50,14 +48,12 @@ def prepare(version: str) -> None:
 
 
 def build(out: Path) -> None:
-    """Write sdist, wheel, SBOM and checksums of HEAD into `out`. The same commit gives the same bytes."""
+    """Write wheel, SBOM and checksums of HEAD into `out`. The same commit gives the same bytes."""
     if out.exists() and any(out.iterdir()):
         sys.exit(f"scripts/release: {out} is not empty: remove it, or name another folder")
     if changed := _run("git", "status", "--porcelain", "--untracked-files=no"):
-        sys.exit(
-            f"scripts/release: the SBOM is made from the tree; commit or remove these changes first:\n{changed.decode()}"
-        )
-    build_packages(out)
+        sys.exit(f"scripts/release: the SBOM is made from the tree; commit or remove first:\n{changed.decode()}")
+    build_wheel(out)
     project = ["--pyproject", str(PROJECT), "--output-reproducible", "--output-file", str(out / "sbom.cdx.json")]
     _run(sys.executable, "-W", "ignore::UserWarning", "-m", "cyclonedx_py", "requirements", LOCK, *project)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())]
@@ -65,41 +61,22 @@ def build(out: Path) -> None:
     sys.stdout.writelines(sums)
 
 
-def build_packages(out: Path) -> None:
-    """Write sdist and wheel of HEAD into `out`, whatever the working tree holds."""
+def build_wheel(out: Path) -> None:
+    """Write the wheel of HEAD into `out`, whatever the working tree holds."""
     uv = [sys.executable, "-m", "uv", "build", "--no-build-isolation", "--python", sys.executable, "--offline"]
     uv += ["--quiet", "--no-create-gitignore", "--out-dir", str(out)]  # the lock holds what it needs: no network
-    archive = _run("git", "-c", "tar.umask=0022", "archive", "HEAD", *SOURCES)
     with tempfile.TemporaryDirectory(prefix="enricher-release-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        with tarfile.open(
+            fileobj=io.BytesIO(_run("git", "-c", "tar.umask=0022", "archive", "HEAD", *SOURCES))
+        ) as files:
             files.extractall(folder, filter="data")
-        _run(*uv, "--sdist", folder)
-    (sdist,) = out.glob("*.tar.gz")
-    _normalise(sdist)
-    _run(*uv, "--wheel", str(sdist))
-
-
-def _normalise(sdist: Path) -> None:
-    """Sort the members of an archive, and give all the same time and owner: setuptools takes these from the machine."""
-    packed = io.BytesIO()
-    with tarfile.open(sdist) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
-        for member in sorted(old.getmembers(), key=lambda each: each.name):
-            plain = tarfile.TarInfo(member.name)
-            plain.type, plain.size, plain.mtime = member.type, member.size, _commit_time_s()
-            plain.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-            new.addfile(plain, old.extractfile(member) if member.isfile() else None)
-    with sdist.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=_commit_time_s()) as stream:
-        stream.write(packed.getvalue())
-
-
-def _commit_time_s() -> int:
-    """The time of HEAD, which stands for the time of the build."""
-    return int(subprocess.check_output(["git", "log", "-1", "--format=%ct"]))  # noqa: S607  as everybody runs it
+        _run(*uv, "--wheel", folder)
 
 
 def _run(*command: str) -> bytes:
-    """The output of a program. Raises CalledProcessError after the program's own message."""
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(_commit_time_s())}
+    """The output of a program, for which the time of HEAD is now. Raises CalledProcessError after its own message."""
+    time_s = subprocess.check_output(["git", "log", "-1", "--format=%ct"], text=True).strip()  # noqa: S607  as everybody
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": time_s}
     return subprocess.run(command, stdout=subprocess.PIPE, env=environment, umask=0o022, check=True).stdout
 
 
