@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from deploy.chart_rendering import (
-    APP_VERSION,
     FULL_NAME,
     NAMESPACE,
     Object,
@@ -68,54 +67,31 @@ def signing_in(**auth: object) -> Object:
 CONCURRENCY = "env[ENRICHER_MODEL__CONCURRENCY].value"
 GRACE = "terminationGracePeriodSeconds"
 IMAGE = "containers[worker].image"
-NULL = "triggers[busy].metadata.ignoreNullValues"
-LAG = "triggers[lag-0].metadata.lagThreshold"
 SOURCE = "containers[worker].env[ENRICHER_MODEL__SOURCE].value"
 
 
 @pytest.mark.parametrize(
     ("values", "field", "expected"),
     [
-        ({}, GRACE, 20 + 15 + 60),
         ({"settings": {"worker": {"drain_timeout_s": 50}}}, GRACE, 50 + 15 + 60),
         ({"settings": {"kafka": {"transaction_timeout_s": 18.5}, "worker": {"stall_timeout_s": 30}}}, GRACE, 69),
-        ({"terminationGracePeriodSeconds": 300}, GRACE, 300),
         ({"probes": {"startup": {"timeoutSeconds": 601, "periodSeconds": 5}}}, "startupProbe.failureThreshold", 121),
-        ({}, CONCURRENCY, "1"),
-        (requests("4"), CONCURRENCY, "4"),
         ({**requests(4), "processes": 3}, CONCURRENCY, "1"),
         (requests("3900m"), CONCURRENCY, "3"),
-        (requests("500m"), CONCURRENCY, "1"),
         (requests("96"), CONCURRENCY, "64"),
         ({"settings": {"model": {"concurrency": 7}}}, CONCURRENCY, "7"),
         ({"resources": {"limits": {"cpu": "2"}}}, CONCURRENCY, None),
-        (requests(None), CONCURRENCY, None),
-        ({"gpu": {"enabled": True}}, CONCURRENCY, None),
-        ({}, IMAGE, f"enricher:{APP_VERSION}-cpu"),
-        ({"gpu": {"enabled": True}}, IMAGE, f"enricher:{APP_VERSION}-cuda"),
         ({"image": {"repository": "a/b", "tag": "x", "digest": DIGEST}}, IMAGE, f"a/b:x@{DIGEST}"),
-        ({"model": {"path": "/opt/models/ner"}}, SOURCE, "/opt/models/ner"),
-        (model(**{"from": "volume", "volume": {"existingClaim": "models"}}), SOURCE, "/model/ner"),
-        (model(**{"from": "init", "init": {"image": "models:1"}}), SOURCE, "/model/ner"),
-        ({"processes": 4}, "containers[worker].args[1]", "--processes=4"),
         (
             {"processes": 2, "otlp": {"endpoint": "http://collector:4318"}},
             "containers[worker].env[OTEL_RESOURCE_ATTRIBUTES].value",
             "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)",
         ),
-        ({"replicas": 5, "capacity": {"gpus": 4}}, "StatefulSet news-enricher: spec.replicas", 5),
-        (scaled("keda", minReplicas=0), NULL, "true"),
-        (scaled("keda", minReplicas=1), NULL, "false"),
-        (scaled("keda"), LAG, "600"),
-        ({**scaled("keda"), "gpu": {"enabled": True}}, LAG, "25000"),
     ],
     ids=lambda each: json.dumps(each) if isinstance(each, dict) else None,
 )
 def test_what_the_chart_computes(values: Object, field: str, expected: object) -> None:
-    """Bounds of time are rounded up, cores down; what a GPU's worker decides itself is not set.
-
-    Each of several processes sets its instance id for its traces, so the attributes of all name none.
-    """
+    """Bounds of time are rounded up, cores down. Traces of several processes have no common instance id."""
     found = [json.loads(value) for name, value in fields_of(render(values)) if name.endswith(field)]
     assert found == ([] if expected is None else [expected])
 
@@ -123,13 +99,10 @@ def test_what_the_chart_computes(values: Object, field: str, expected: object) -
 @pytest.mark.parametrize(
     ("values", "ports"),
     [
-        ({}, {9092}),
         (kafka(bootstrap_servers="a:9093, b:9094,c"), {9092, 9093, 9094}),
         ({**kafka(bootstrap_servers="a:9093"), "networkPolicy": {"kafka": {"ports": [9443]}}}, {9443}),
         ({"networkPolicy": {"dns": {"ports": [53, 5353]}}}, {5353, 9092}),
-        ({"otlp": {"endpoint": "http://collector:4318/"}}, {9092, 4318}),
         ({"otlp": {"endpoint": "https://collector"}}, {9092, 443}),
-        ({"settings": {"registry": {"url": "https://registry"}}}, {9092, 443}),
         ({"settings": {"registry": {"url": "http://registry"}}}, {9092, 80}),
         (kafka(token="msk-iam", bootstrap_servers="b-1:9098"), {9098, 443, 80, 988}),
         (kafka(token="oidc", properties={"sasl.oauthbearer.token.endpoint.url": "https://idp:8443/t"}), {9092, 8443}),
@@ -227,55 +200,6 @@ def test_the_schema_is_checked_by_helm_itself(values: Object, said: str) -> None
     assert "canary" not in message.replace("property 'canary'", "").replace("properties 'canary'", "")
 
 
-SECRET_CA = {"enabled": True, "ca": {"existingSecret": "ca"}}
-SIGNED_IN = {"enabled": True, "existingSecret": "user", "username": "news"}
-
-
-@pytest.mark.parametrize(
-    ("values", "token", "expected"),
-    [
-        (
-            {**kafka(properties={"sasl.mechanism": "OAUTHBEARER", "client.rack": "a"}), "kafka": {"sasl": SIGNED_IN}},
-            "none",
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.username": "news",
-                "sasl.password": {"file": "/run/secrets/kafka-sasl/password"},
-                "client.rack": "a",
-            },
-        ),
-        (
-            {**kafka(token="gcp"), "kafka": {"tls": SECRET_CA}},
-            "gcp",
-            {"security.protocol": "SASL_SSL", "ssl.ca.location": "/run/secrets/kafka-ca/ca.crt"},
-        ),
-    ],
-    ids=["a mechanism and a name of one's own", "tokens and a CA of one's own"],
-)
-def test_properties_of_ones_own_stand_beside_and_above(values: Object, token: str, expected: Object) -> None:
-    """A user's name that is no secret is a value; with a CA the protocol is still the one in which clients sign in."""
-    environment = environment_of(render(values).worker)
-    assert token == environment.get("ENRICHER_KAFKA__TOKEN", "none")
-    assert expected == json.loads(environment["ENRICHER_KAFKA__PROPERTIES"])
-
-
-def test_keda_has_the_users_own_authentication_or_the_workers_secrets() -> None:
-    """A mechanism that the chart does not know needs the user's own; a user's name in the Secret is read from there."""
-    properties = kafka(properties={"sasl.mechanism": "OAUTHBEARER"})
-    own = {**URL, "kafka": {"authentication": "own", "metadata": {"sasl": "oauthbearer", "version": "3.7.0"}}}
-    rendered = render({**scaled("keda", keda=own), **properties})
-    lag = rendered.one("ScaledObject")["spec"]["triggers"][1]
-    assert {"sasl": "oauthbearer", "version": "3.7.0"}.items() <= lag["metadata"].items()
-    assert lag["authenticationRef"] == {"name": "own"}
-    assert not rendered.all("TriggerAuthentication")
-    sasl = {"enabled": True, "mechanism": "PLAIN", "existingSecret": "user"}
-    rendered = render({**scaled("keda"), "kafka": {"sasl": sasl}})
-    references = rendered.one("TriggerAuthentication")["spec"]["secretTargetRef"]
-    assert ["username", "password"] == [each["parameter"] for each in references]
-    assert not rendered.all("ConfigMap")
-
-
 def test_keda_asks_what_the_rule_of_mode_hpa_and_the_documentation_ask() -> None:
     """For the metrics of this release alone, with the values' target."""
     busy = render(scaled("keda", targetAgeSeconds=60)).one("ScaledObject")["spec"]["triggers"][0]
@@ -292,16 +216,10 @@ def test_keda_asks_what_the_rule_of_mode_hpa_and_the_documentation_ask() -> None
     assert not render(scaled("hpa", hpa={"rule": False})).all("PrometheusRule")
 
 
-@pytest.mark.parametrize("values", [{}, {"fullnameOverride": "news"}], ids=str)
-def test_the_hpa_the_podmonitor_and_the_traces_call_the_release_the_same(values: Object) -> None:
+def test_the_hpa_the_podmonitor_and_the_traces_call_the_release_the_same() -> None:
     """The job's name always contains "enricher", as the alerts expect."""
-    both = {
-        **values,
-        **scaled("hpa"),
-        "monitoring": {"podMonitor": {"enabled": True}},
-        "otlp": {"endpoint": "http://c:1"},
-    }
-    rendered = render(both)
+    seen = {"monitoring": {"podMonitor": {"enabled": True}}, "otlp": {"endpoint": "http://c:1"}}
+    rendered = render({"fullnameOverride": "news", **scaled("hpa"), **seen})
     metric = rendered.one("HorizontalPodAutoscaler")["spec"]["metrics"][0]["external"]["metric"]
     job = metric["selector"]["matchLabels"]["job"]
     assert "enricher" in job
@@ -395,38 +313,18 @@ def test_another_replay_is_another_job() -> None:
     assert 4 == len(names)
 
 
-def test_a_secret_in_a_volume_of_ones_own_is_there_wherever_kafka_is_asked() -> None:
-    """A replay has the same settings as the workers, so it opens the same files."""
-    mount = {"name": "keytab", "mountPath": "/run/secrets/own", "readOnly": True}
-    volume = {"name": "keytab", "secret": {"secretName": "keytab"}}
-    replay = {"replay": {"enabled": True, "into": "again", "group": "again"}}
-    rendered = render({**replay, "extraVolumes": [volume], "extraVolumeMounts": [mount]})
-    assert len(rendered.pods) == 2
-    for pod in rendered.pods:
-        assert volume in pod["volumes"]
-        assert all(mount in container["volumeMounts"] for container in pod["containers"])
-
-
 def test_a_long_name_still_fits_into_labels() -> None:
     """A StatefulSet labels its pods with its name and a hash, in at most 63 characters."""
     name = render({"fullnameOverride": "n" * 70}).one("StatefulSet")["metadata"]["name"]
     assert len(f"{name}-0123456789") <= 63
 
 
-def test_every_process_is_scraped_and_all_have_common_probes() -> None:
-    """Pod, monitor and policy name the port of each; the indexer has one process. The program chooses the same ports."""
-    monitored = {"processes": 3, "monitoring": {"podMonitor": {"enabled": True}}}
-    rendered = render({**monitored, **indexed(url="https://search:9200")})
-    ports = {port["name"]: port["containerPort"] for port in rendered.worker["ports"]}
-    health = settings_of(rendered.worker).health
-    names = ["health", "health-1", "health-2"]
-    assert [Share(index, 3).of_health(health).port for index in range(3)] == [ports[name] for name in names]
-    monitors = {each["metadata"]["name"]: each["spec"]["podMetricsEndpoints"] for each in rendered.all("PodMonitor")}
-    assert {FULL_NAME: names, f"{FULL_NAME}-index": ["health"]} == {
-        name: [endpoint["port"] for endpoint in endpoints] for name, endpoints in monitors.items()
-    }
-    policy = rendered.one("NetworkPolicy", FULL_NAME)["spec"]["ingress"][0]
-    assert names == [port["port"] for port in policy["ports"]]
+def test_each_process_has_the_port_that_the_program_chooses() -> None:
+    """One behind the other, from that of the settings on."""
+    worker = render({"processes": 3}).worker
+    ports = {port["name"]: port["containerPort"] for port in worker["ports"]}
+    chosen = [Share(index, 3).of_health(settings_of(worker).health).port for index in range(3)]
+    assert chosen == [ports[name] for name in ("health", "health-1", "health-2")]
 
 
 def test_containers_run_commands_that_there_are() -> None:

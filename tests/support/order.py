@@ -51,7 +51,7 @@ SHARING = {
     ),
 }
 """The files that one process has: by fixture, those whose tests ask for a server that takes 8 s of processor time to start;
-and those that render the chart with the same 22 files of values, which takes 3 s."""
+and those that render the chart with the same 24 files of values, which takes 3 s."""
 
 SLOW = (
     "commands/test_cli.py",
