@@ -8,7 +8,6 @@ import orjson
 import pytest
 from commands.cli_runner import article, json_lines, run
 
-from enricher.errors import SettingsError
 from enricher.worker.wiring import loaded_tasks
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
@@ -48,12 +47,3 @@ def test_try_shows_what_only_the_catalogue_found(tmp_path: Path, monkeypatch: py
     shown = run("catalogue", "try", "--text", str(file), stdin=articles)
     assert "1\tORG\tzeitung\tq1 (only)\tq1:name\tin the text\n" == shown.stdout
     assert "ORG: 0 matched, 0 ambiguous, 0 unmatched, 1 found" in shown.stderr
-
-
-def test_check_refuses_what_a_worker_refuses(tmp_path: Path) -> None:
-    """With the file and the line."""
-    file = tmp_path / "names.jsonl"
-    file.write_bytes(b'{"id": "a", "name": "x"}\n{"id": "a", "name": "y"}\n')
-    result = run("catalogue", "check", str(file))
-    assert isinstance(result.exception, SettingsError)
-    assert "names.jsonl:2: the id of " in str(result.exception)

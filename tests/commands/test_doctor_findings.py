@@ -139,8 +139,6 @@ def by_librdkafka(number: int) -> tuple[bytes, int]:
     [
         (b"21", -973932308),
         (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
         (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
     ],
 )
@@ -196,8 +194,8 @@ def asked() -> Mapping[str, Finding]:
 @pytest.mark.parametrize(
     ("behaviour", "advice"),
     [
-        *((each, "") for each in (hang_up, status(500), status(404), status(302), status(200))),
-        *((status(code), "basic.auth.user.info") for code in (401, 403)),
+        *((each, "") for each in (hang_up, status(500), status(200))),
+        (status(401), "basic.auth.user.info"),
     ],
 )
 def test_a_registry_that_does_not_answer_as_one_fails(schemas: Registry, behaviour: Behaviour, advice: str) -> None:

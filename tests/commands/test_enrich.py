@@ -24,9 +24,6 @@ from support.stub_worker import STUB_WORKER
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.articles.record_values import json_of
 from enricher.worker.commands import enrich
-from enricher.worker.inference.run.engine import OnnxEngine
-from enricher.worker.settings import load_settings
-from enricher.worker.wiring.loaded_tasks import load_tasks
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 
@@ -71,38 +68,15 @@ def test_a_dash_as_output_is_standard_output(articles: Path) -> None:
     assert [articles] == list(articles.parent.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("repeated", "expected"),
-    [("none", {}), ("metadata", {"language": "pt"}), ("whole", {"language": "pt", "article": True})],
-)
-def test_a_line_repeats_of_its_article_what_the_setting_says(
-    tmp_path: Path, repeated: str, expected: dict[str, object]
-) -> None:
-    """A whole article is in its line with the numbers as they were, though its own line had other line breaks."""
+def test_a_whole_article_is_in_its_line_with_the_numbers_as_they_were(tmp_path: Path) -> None:
+    """Though its own line had other line breaks."""
     line = b'{"id":"a","body":"Lisbon",\r"language":"pt","n":1.50}'
     file = tmp_path / "articles.jsonl"
     file.write_bytes(line + b"\r\n")
-    result = run("enrich", str(file), env={"ENRICHER_OUTPUT__ARTICLE": repeated})
+    result = run("enrich", str(file), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
     assert 0 == result.exit_code, result.output
     (written,) = result.stdout_bytes.splitlines()
-    record = json.loads(written)
-    beside = {"schema_version", "id", "entities", "model", "coverage"}
-    assert expected == {
-        name: value if name != "article" else True for name, value in record.items() if name not in beside
-    }
-    assert written.endswith(b',"article":' + line.replace(b"\r", b" ") + b"}") == (repeated == "whole")
-
-
-def test_only_a_worker_that_stays_warms_up_with_every_length(articles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short call would wait longer for the shapes of batches than for its articles."""
-    lengths: list[int] = []
-    monkeypatch.setattr(OnnxEngine, "warm_up", lambda _self, each=(), **_: lengths.append(len(each)))
-    monkeypatch.setenv("ENRICHER_BATCHING__MAX_WAIT_MS", "51")  # no other test has loaded such a model
-    assert 0 == run("enrich", str(articles)).exit_code
-    monkeypatch.undo()
-    monkeypatch.setattr(OnnxEngine, "warm_up", lambda _self, each=(), **_: lengths.append(len(each)))
-    load_tasks(load_settings())
-    assert 0 == lengths[0] < lengths[1]
+    assert written.endswith(b',"article":' + line.replace(b"\r", b" ") + b"}")
 
 
 BAD = b'{"id": 1}\n', b"Z\xfcrich\n"
@@ -260,16 +234,12 @@ def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")
-def test_an_interrupted_run_leaves_what_it_has_beside_the_output(tmp_path: Path) -> None:
-    """The rows so far can be read; the same command begins again, and the file gets its name when it is whole."""
+def test_an_interrupted_run_leaves_the_rows_so_far_in_a_file_that_can_be_read(tmp_path: Path) -> None:
+    """Beside the output, which gets its name when it is whole."""
     rows = [{"id": str(each), "body": "It rained all day. " * (each % 9 + 1)} for each in range(20_000)]
     file = archive(tmp_path / "a.parquet", rows, 250)
     output, partial, log = tmp_path / "records.parquet", tmp_path / "records.parquet.partial", tmp_path / "log"
-
-    def started() -> Forked:
-        return Forked([STUB_WORKER, "enrich", str(file), "--out", str(output)], os.environ, log)
-
-    with started() as process:
+    with Forked([STUB_WORKER, "enrich", str(file), "--out", str(output)], os.environ, log) as process:
         wait_until(lambda: partial.exists() and partial.stat().st_size > 10_000, PATIENCE_S, "some rows", every_s=0.01)
         process.terminate()
         assert 128 + signal.SIGTERM == process.wait(PATIENCE_S), log.read_text("utf-8")
@@ -277,7 +247,3 @@ def test_an_interrupted_run_leaves_what_it_has_beside_the_output(tmp_path: Path)
     assert [str(each) for each in range(len(some))] == some
     assert 0 < len(some) < len(rows)
     assert not output.exists()
-    with started() as process:
-        assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
-    assert [str(each) for each in range(20_000)] == pq.read_table(output)["id"].to_pylist()
-    assert not partial.exists()

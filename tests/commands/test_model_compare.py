@@ -125,17 +125,6 @@ def test_labels_are_paired_by_name_and_others_are_named(tmp_path: Path) -> None:
     assert {0} == {row(found, "all")["counts"][kind] for kind in ("lost", "gained", "moved")}
 
 
-def test_classes_are_compared_as_findings_without_a_place(tmp_path: Path) -> None:
-    """Each text has one class from each model: the same, or another."""
-    tiny = tiny_model(tmp_path / "tiny")
-    leaning = {"a": np.zeros(3, np.float32), "b": np.array([9, 0, 0], np.float32)}
-    models = [class_model(tiny, tmp_path / name, ("x", "y", "z"), bias=bias) for name, bias in leaning.items()]
-    articles = articles_file(tmp_path / "articles.jsonl", TEXTS[:10])
-    found = row(compared(*models, "--articles", articles, cache_dir=tmp_path / "cache"), "all")
-    assert 10 == found["of_a"] == found["of_b"]
-    assert {0} == {found["counts"][kind] for kind in ("lost", "gained", "moved")}
-
-
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     """Before any model runs."""
     tiny, articles = tiny_model(tmp_path / "tiny"), articles_file(tmp_path / "articles.jsonl", TEXTS[:1])

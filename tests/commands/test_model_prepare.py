@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 import sys
@@ -71,23 +70,14 @@ def test_inspect_notices_a_file_that_was_changed_or_lost(source: Path, tmp_path:
     assert "tokenizer_config.json is missing" in str(error)
 
 
-@pytest.mark.parametrize("command", ["prepare", "inspect"])
-def test_a_folder_without_a_tokenizer_is_refused(source: Path, tmp_path: Path, command: str) -> None:
+def test_a_folder_without_a_tokenizer_is_refused(source: Path, tmp_path: Path) -> None:
     """Before anything is copied, and where nothing but a worker would need one: fp32 has no gate."""
     (source / "tokenizer.json").unlink()
-    options = ("--out", tmp_path / "out", "--precision", "fp32") if command == "prepare" else ()
-    error = run_model(command, source, *options, "--device", "cpu", cache_dir=tmp_path / "cache").exception
+    options = ("--out", tmp_path / "out", "--precision", "fp32", "--device", "cpu")
+    error = run_model("prepare", source, *options, cache_dir=tmp_path / "cache").exception
     assert isinstance(error, ModelError)
     assert "no tokenizer" in str(error)
     assert not (tmp_path / "out").exists()
-
-
-def test_inspect_shows_the_windows_that_a_worker_cuts(source: Path, tmp_path: Path) -> None:
-    """The tokenizer may allow less than the model."""
-    config = json.loads((source / "tokenizer_config.json").read_bytes())
-    (source / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": 96}))
-    shown = json.loads(run_model("inspect", source, "--device", "cpu", "--json", cache_dir=tmp_path).stdout)
-    assert (96, 96, 24) == (shown["most_window_tokens"], shown["window_tokens"], shown["overlap_tokens"])
 
 
 def test_what_would_lead_out_of_the_folder_is_refused(source: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from enricher.errors import SettingsError
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
-from enricher.workshop.tune import Cell, Row, Sweep, batch_of, best_row, compare_default
+from enricher.workshop.tune import Cell, Row, Sweep, best_row, compare_default
 
 QUICK = ("--device", "cpu", "--precision", "fp32", "--seconds", "0", "--rounds", "1")
 
@@ -26,8 +26,8 @@ def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> 
     return Row(concurrency, length, batch, windows, tokens_per_s, 1000 * concurrency * windows * length / tokens_per_s)
 
 
-def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
-    """A batch twice as large for one percent more would only be back later."""
+def test_the_smallest_batch_and_fewest_threads_that_are_nearly_as_fast_win() -> None:
+    """A batch twice as large for one percent more would only be back later, and each thread holds memory."""
     sweep = [
         measured(1, 128, 256, 6_000),
         measured(2, 128, 256, 9_000),
@@ -36,10 +36,6 @@ def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
         measured(2, 32, 256, 20_000),
     ]
     assert sweep[2] == best_row(sweep, 128)
-
-
-def test_fewer_threads_are_taken_where_more_add_nothing() -> None:
-    """Each thread holds memory."""
     two, one = measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)
     assert one == best_row([two, one], 128)
 
@@ -49,13 +45,6 @@ def test_defaults_are_compared_with_the_fastest_row_of_the_usual_windows() -> No
     sweep = [measured(2, 128, 512, 9_000), measured(2, 128, 1024, 10_000), measured(2, 32, 512, 20_000)]
     assert "512 tokens and 2 at once, reach 90.0% of the fastest row" in compare_default(sweep, 128, 512, 2)
     assert "were not measured" in compare_default(sweep, 128, 512, 4)
-
-
-def test_a_batch_is_windows_of_one_length_from_the_text() -> None:
-    """A short text begins again."""
-    batch = batch_of(Cell(1, 4, 12), np.arange(5, dtype=np.int32))
-    assert [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4, 0, 1]] == [window.ids.tolist() for window in batch.windows]
-    assert len(batch_of(Cell(1, 64, 16), np.arange(5, dtype=np.int32)).windows) == 1
 
 
 def test_the_median_over_rounds_counts_and_cells_take_turns() -> None:

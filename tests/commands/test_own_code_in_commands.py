@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,9 +11,7 @@ from commands.cli_runner import article, json_lines, run
 from commands.test_doctor_findings import found
 from python.test_enricher import enricher_of
 from support import team_packages
-from support.patience import PATIENCE_S
 
-from enricher.errors import Stalled
 from enricher.worker.commands import enrich
 from tools.chaos.stub import StubEngine, stub_model
 from tools.worker_parts import tasks_of
@@ -80,26 +76,6 @@ def test_doctor_counts_what_would_be_skipped(
     assert "printed" not in capsys.readouterr().out
     settings = run("doctor", "--only", "settings", "--json", env=NAMES)
     assert f'"{CARDS[0]}, {CARDS[1]}"' in settings.stdout
-
-
-def test_a_function_that_hangs_ends_doctor(tmp_path: Path) -> None:
-    """The watchdog ends it as it would end a worker, with the stack of every thread."""
-    program = (
-        "import sys; sys.path[:0] = [sys.argv.pop(1)]\n"
-        "from enricher.cli import main\n"
-        "from enricher.operate.doctor import articles, command\n"
-        "from enricher.worker.records import Partition, RawRecord\n"
-        "record = RawRecord(Partition('articles', 0), 0, None, b'{\"id\": \"hangs\"}')\n"
-        "articles.newest_records = lambda *_: (1, [record])\n"
-        "command.broker_findings = lambda _: iter(())\n"
-        "main()\n"
-    )
-    bounds = {"ENRICHER_WORKER__STALL_TIMEOUT_S": "2", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
-    environment = {**os.environ, **NAMES, **bounds}
-    command = [sys.executable, "-c", program, str(tmp_path / "code"), "doctor", "--only", "broker"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert Stalled.exit_code == ended.returncode, ended.stderr
-    assert "reading an article" in ended.stderr
 
 
 def test_inspect_names_the_functions_of_the_settings() -> None:

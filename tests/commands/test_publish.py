@@ -97,40 +97,14 @@ def test_a_missing_topic_is_not_created_by_publishing(topics: Topics) -> None:
     assert "there is no topic" in str(result.exception)
 
 
-@pytest.mark.broker
-def test_the_rate_is_kept_over_the_whole_run(topics: Topics) -> None:
-    """Ten articles at 20/s are not all sent at once: the broker's timestamps lie at least 0.4 s apart."""
-    lines = json_lines(*(article(f"a{number}") for number in range(10)))
-    result = run("publish", "-", "--rate", "20", env=topics.environment, stdin=lines)
-    assert result.exit_code == 0, result.output
-    times_ms = [message.timestamp()[1] for message in read_all(topics.bootstrap_servers, topics.input)]
-    assert max(times_ms) - min(times_ms) >= 400
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b'{"id": 1}', "id is not a string: articles.scalar_ids=true accepts"),
-        (b'{"id": ""}', "id is empty"),
-        (b'{"id": "' + b"x" * 513 + b'"}', "id has 513 characters, at most 512"),
-        (b'{"body": "x"}', "id is missing"),
-        (b"[1]", "value is not a JSON object"),
-        (b"{", "value is not valid JSON"),
-    ],
-    ids=lambda value: value[:15] if isinstance(value, bytes) else None,
-)
-def test_what_a_worker_accepts_as_no_id_is_no_key(line: bytes, reason: str) -> None:
-    """With the worker's reason."""
-    with pytest.raises(InvalidArticle, match=reason):
-        key_of(line, FieldMapping())
-
-
 def test_keys_are_ids_wherever_the_mapping_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also numbers, where they are ids; in a file, which has no keys, the id is the line's own."""
+    """Also numbers, where they are ids; in a file, which has no keys, the id is the line's own. Refusals are a worker's."""
     deep = FieldMapping({"id": "/meta/ids/1"}, scalar_ids=True)
     assert (b"x", b"7") == tuple(key_of(b'{"meta": {"ids": [0, %b]}}' % each, deep) for each in (b'"x"', b"7"))
     with pytest.raises(InvalidArticle, match="id is missing at /meta/ids/1"):
         key_of(b'{"id": "x"}', deep)
+    with pytest.raises(InvalidArticle, match="id is not a string"):
+        key_of(b'{"id": 1}', FieldMapping())
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key"}')
     assert b"a" == key_of(b'\xef\xbb\xbf{"id":"a"}', line_mapping(load_settings()))
 

@@ -102,14 +102,13 @@ def test_what_cannot_be_registered_is_refused(fake: Registry, output_format: str
     assert [] == fake.changes
 
 
-@pytest.mark.parametrize("number", [401, 500, 503])
-def test_a_registry_that_fails_ends_the_command_with_code_4(fake: Registry, number: int) -> None:
+def test_a_registry_that_fails_ends_the_command_with_code_4(fake: Registry) -> None:
     """A command does not wait for a registry; a worker does."""
-    fake.behaviour = status(number)
+    fake.behaviour = status(503)
     done = register(fake, "avro")
     assert isinstance(done.exception, BrokerError)
     assert 4 == done.exception.exit_code
-    assert str(number) in str(done.exception)
+    assert "503" in str(done.exception)
 
 
 def test_no_command_compiles_a_schema_that_the_registry_has(

@@ -100,7 +100,7 @@ def test_a_record_in_any_format_stands_in_its_line_as_json(output_format: Record
     assert document in line
 
 
-@pytest.mark.parametrize("content_type", [None, b"application/json", b"application/avro", b"application/protobuf"])
+@pytest.mark.parametrize("content_type", [None, b"application/json", b"application/avro"])
 def test_a_value_in_none_of_our_formats_stands_in_its_line_as_text(content_type: bytes | None) -> None:
     """A dead letter may be Avro of any schema."""
     value = b"\0\0\0\0\x09\x02\xff"

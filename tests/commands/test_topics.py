@@ -50,15 +50,6 @@ def test_topics_are_created_with_room_for_what_is_written(broker: Cluster) -> No
     assert partition_counts(broker, other) == [3, 3, 3]
 
 
-@pytest.mark.broker
-def test_what_the_broker_refuses_is_told(broker: Cluster) -> None:
-    """More replicas than brokers give exit code 4 with the broker's message."""
-    environment = unused_names(broker.bootstrap_servers)
-    result = run("topics", "create", "--replication-factor", "3", env=environment)
-    assert getattr(result.exception, "exit_code", None) == 4
-    assert "INVALID_REPLICATION_FACTOR" in str(result.exception)
-
-
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(5, 3, "2"), (3, 3, "2"), (2, 2, None), (1, 1, None)])
 def test_a_plan_keeps_what_the_brokers_can_keep(brokers: int, replicas: int, in_sync: str | None) -> None:
     """With three brokers, records survive the loss of one, and writing goes on. Only the inputs are unpacked."""
