@@ -48,20 +48,6 @@ def test_one(): pass
 def test_dies(): os._exit(1)
 def test_last(): pass
 """
-ASKS = """
-import faulthandler, pytest
-
-faulthandler.dump_traceback_later = lambda limit_s, **_: print(f"ends after {limit_s:g} s")
-
-@pytest.mark.long
-@pytest.mark.timeout(1000)
-def test_is_long():
-    print("a long one")
-"""
-ASKS_IN_A_PLAIN_RUN = f"""{ASKS}
-@pytest.mark.timeout(1000)
-def test_asks(): pass
-"""
 
 
 def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -112,14 +98,3 @@ def test_a_run_ends_after_one_of_its_processes_has_died(tmp_path: Path) -> None:
     assert 1 == ran.returncode, ran.stdout + ran.stderr
     assert "1 failed, 3 passed" in ran.stdout
     assert "worker 'gw0' crashed while running 'test_tiny.py::test_dies'" in ran.stdout
-
-
-@pytest.mark.slow
-def test_only_a_long_test_has_more_time(tmp_path: Path) -> None:
-    """Its process is ended a minute after its own limit; another test that asks for more fails."""
-    ran = run(tmp_path, ASKS, "-s")
-    assert 0 == ran.returncode, ran.stdout + ran.stderr
-    assert "ends after 1060 s\na long one" in ran.stdout
-    refused = run(tmp_path, ASKS_IN_A_PLAIN_RUN)
-    assert 1 == refused.returncode, refused.stdout + refused.stderr
-    assert "a test that may take more than 240 s is marked as long" in refused.stdout

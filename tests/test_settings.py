@@ -75,7 +75,6 @@ def set_up(monkeypatch: pytest.MonkeyPatch, source: str, text: str) -> None:
 NEAREST = "no such setting; did you mean ENRICHER_KAFKA__GROUP_ID? (see 'enricher settings', or deploy/upgrading.md)"
 UNKNOWN = [
     (f"ENRICHER_KAFKAA__GROUP_ID={SECRET}", f"ENRICHER_KAFKAA__GROUP_ID: {NEAREST}"),
-    (f"enricher_kafkaa__group_id={SECRET}", f"ENRICHER_KAFKAA__GROUP_ID: {NEAREST}"),
     (f"ENRICHER_KAFKA_GROUP_ID={SECRET}", f"ENRICHER_KAFKA_GROUP_ID: {NEAREST}"),
     (f"ENRICHER_KAFKA__GRUP_ID={SECRET}", f"ENRICHER_KAFKA__GRUP_ID: {NEAREST}"),
     (f"ENRICHER_KAFKA__SASL_PASSWORD={SECRET}", "ENRICHER_KAFKA__SASL_PASSWORD: no such setting (see"),
@@ -86,16 +85,12 @@ UNKNOWN = [
 WRONG_PROPERTIES = [
     (f'ENRICHER_KAFKA__PROPERTIES={{"sasl.password": "{SECRET}"', "ENRICHER_KAFKA__PROPERTIES: not JSON"),
     (f"ENRICHER_KAFKA__PROPERTIES={SECRET}", "ENRICHER_KAFKA__PROPERTIES: not JSON"),
-    *(
-        (f'ENRICHER_KAFKA__PROPERTIES={{"sasl.password": {wrong}}}', "sasl.password: Input should be a valid string")
-        for wrong in ("null", f'["{SECRET}"]', f'{{"fil": "{SECRET}"}}')
-    ),
+    (f'ENRICHER_KAFKA__PROPERTIES={{"sasl.password": ["{SECRET}"]}}', "sasl.password: Input should be a valid string"),
 ]
 """The most likely slip with the most secret setting; a property may have one of several types."""
 WRONG_VARIABLES = [
     ('ENRICHER_KAFKA__INPUT_TOPICS=["now", "now"]', "must differ"),
     ('ENRICHER_KAFKA__INPUT_TOPICS=["now", "entities"]', "must differ"),
-    ('ENRICHER_KAFKA__INPUT_TOPICS={"now": 0.8}', "valid tuple"),
     ('ENRICHER_KAFKA__INPUT_TOPICS=["now"]\nENRICHER_KAFKA__INPUT_TOPIC=articles', "both set"),
     ("ENRICHER_CONFIG=missing.toml", "ENRICHER_CONFIG names missing.toml, which is not a file"),
     (f"ENRICHER_CONFIG={'a' * 5_000}", "aaaa: File name too long"),
@@ -103,11 +98,7 @@ WRONG_VARIABLES = [
         f"ENRICHER_KAFKA__BOOTSTRAP_SERVERS=SASL_SSL://user:{SECRET}@a:9093",
         'write host:port without a scheme, such as broker:9092, and {"security.protocol": "SASL_SSL"} in',
     ),
-    ("ENRICHER_KAFKA__BOOTSTRAP_SERVERS=http://a:9092", "without a scheme, such as broker:9092"),
     ("ENRICHER_KAFKA__SESSION_TIMEOUT_S=soon", "ENRICHER_KAFKA__SESSION_TIMEOUT_S"),
-    ("ENRICHER_KAFKA__SESSION_TIMEOUT_S=1", "ENRICHER_KAFKA__SESSION_TIMEOUT_S"),
-    ("ENRICHER_MODEL__DEVICE=abacus", "ENRICHER_MODEL__DEVICE"),
-    ("ENRICHER_KAFKA__GROUP_ID=", "ENRICHER_KAFKA__GROUP_ID"),
     ("ENRICHER_MODEL__CONCURRENCY=0\nENRICHER_BATCHING__BUCKET_EDGES=[]", "CONCURRENCY", "BUCKET_EDGES"),
     ("ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S=30", "kafka.transaction_timeout_s", "kafka.session_timeout_s"),
     ("ENRICHER_DEAD_LETTERS__MAX_RATIO=0.0005", "dead_letters.max_ratio", "at least one article"),
@@ -128,17 +119,13 @@ WRONG_VARIABLES = [
     *(
         (f"ENRICHER_ARTICLES__DELETED={wrong}", "ENRICHER_ARTICLES__DELETED: ", said)
         for wrong, said in (
-            ('{"field": "op", "values": ["d"]}', "'op' is not a JSON Pointer"),
             ('{"field": "/rows/*/op", "values": ["d"]}', "only body is made of all items of a list"),
-            ('{"field": "/op", "values": []}', "values: one or more strings, whole numbers or booleans are expected"),
             ('{"field": "/op", "values": ["d", 1.5]}', "values: one or more strings"),
-            ('{"values": ["d"]}', "field: Field required"),
             ('{"field": "/op", "values": ["d"], "ids": "/id"}', "ids: no such setting"),
         )
     ),
     # These only look like the variables of a Service: Kubernetes writes capitals, no two underscores, and URLs as ports.
     ("ENRICHER_HEALTH_PORT=9000", "ENRICHER_HEALTH_PORT"),
-    ("ENRICHER_PORT=9000", "ENRICHER_PORT"),
     ("ENRICHER_HEALTH__PORT_443_TCP=tcp://10.0.0.11:443", "ENRICHER_HEALTH__PORT_443_TCP"),
     ("ENRICHER_HEALTH__SERVICE_HOST=10.0.0.11", "ENRICHER_HEALTH__SERVICE_HOST"),
     ("ENRICHER_HEALTH_SERVICE_HOSTS=10.0.0.11", "ENRICHER_HEALTH_SERVICE_HOSTS"),
@@ -151,7 +138,6 @@ WRONG_FILES = [
         *("toml", f'[kafka]\ngrup_id = "{SECRET}"\n'),
         "enricher.toml: kafka.grup_id: no such setting; did you mean kafka.group_id?",
     ),
-    ("toml", "[kafka]\nrequest_timeout_s = -1\n", "enricher.toml: kafka.request_timeout_s: "),
     ("toml", f'[kafka]\nrequest_timeout_s = "{SECRET}"\n', "enricher.toml: kafka.request_timeout_s: "),
     ("toml", "[kafka\n", "enricher.toml: Expected ']' at the end of a table declaration (at line 1"),
     ("toml", '[articles.fields]\nbody = "text"\n', "'text' is not a JSON Pointer"),
@@ -179,7 +165,7 @@ def test_a_mistake_is_named_where_it_was_made(monkeypatch: pytest.MonkeyPatch, c
 @pytest.mark.parametrize(
     ("separator", "taken"),
     [
-        *((each, False) for each in ("", " ", "\n", " | ", "\r\n")),
+        *((each, False) for each in ("", "\n", "\r\n")),
         *((each, True) for each in ("\n\n", "\t", "\r\n\r\n", " \n \n ")),
     ],
 )
@@ -208,9 +194,7 @@ SERVICE = {
 """The variables that a pod has for a Service in its namespace, without the Service's name."""
 
 
-@pytest.mark.parametrize(
-    "service", ["ENRICHER", "ENRICHER_HEALTH", "ENRICHER_TASKS", "ENRICHER_CONFIG", "ENRICHER_V2_DEMO"]
-)
+@pytest.mark.parametrize("service", ["ENRICHER", "ENRICHER_HEALTH", "ENRICHER_V2_DEMO"])
 def test_variables_of_services_are_ignored(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
     """Kubernetes gives them to every pod beside a Service whose name begins like the worker's."""
     for name, value in SERVICE.items():
@@ -320,9 +304,7 @@ def test_properties_that_break_a_promise_or_start_code_are_refused(name: str, pr
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("sasl.kerberos.keytab", 'a"; touch /tmp/x; "'),
         ("sasl.kerberos.keytab", "$(id)"),
-        ("sasl.kerberos.principal", "me; id"),
         ("sasl.kerberos.principal", "-X X509_user_identity=PKCS11:module.so"),
         ("sasl.kerberos.principal", "me\nid"),
     ],
@@ -376,15 +358,14 @@ def test_other_properties_reach_the_clients_they_are_for() -> None:
     assert ("SSL", "SSL") == (consumer["security.protocol"], producer["security.protocol"])
     assert (7, None) == (consumer["fetch.min.bytes"], producer.get("fetch.min.bytes"))
     assert (3, 5) == (consumer["linger.ms"], producer["linger.ms"])
+    assert consumer["check.crcs"] is True
 
 
 @pytest.mark.parametrize(
     ("properties", "pause_s"),
     [
         ({}, 0.2),
-        ({"retry_backoff_ms": 400}, 0.32),
         ({"producer_retry_backoff_ms": "400"}, 0.32),
-        ({"retry_backoff_max_ms": 150}, 0.15),
         ({"producer_retry_backoff_max_ms": 150, "retry_backoff_ms": 20_000}, 0.15),
         ({"retry_backoff_ms": 20_000}, 0.5),
         ({"consumer_retry_backoff_ms": 1}, 0.2),
@@ -399,7 +380,6 @@ def test_retry_pause_is_the_shortest_of_any_request(properties: dict[str, str | 
     ("name", "value", "said"),
     [
         ("retry.backoff.ms", 124, "is 124, but must be from 125"),
-        ("retry.backoff.max.ms", "99", "is 99, but must be from 100"),
         ("retry.backoff.max.ms", "0x100", "whole number from 100"),
         ("retry.backoff.ms", 250.5, "whole number from 125"),
         ("topic.metadata.refresh.interval.ms", -1, "whole number from 1"),
@@ -414,27 +394,6 @@ def test_values_that_switch_a_defence_off_are_refused(name: str, value: str | fl
     with pytest.raises(SettingsError, match=re.escape(said)) as caught:
         config_with(**{prefix + name: value})
     assert prefix + name in str(caught.value)
-
-
-def test_values_within_the_bounds_are_taken() -> None:
-    """Both ends of a bound, as number and as text."""
-    producer = config_with(
-        retry_backoff_ms="125", producer_retry_backoff_max_ms=300_000, partitioner="murmur2"
-    ).producer()
-    assert ("125", 300_000) == (producer["retry.backoff.ms"], producer["retry.backoff.max.ms"])
-    assert config_with().consumer()["check.crcs"] is True
-
-
-def test_a_mapping_can_be_written_in_toml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a table; a variable changes the fields that it names."""
-    write(
-        "enricher.toml",
-        '[articles.fields]\nid = "/uuid"\nbody = "/text"\n[articles.metadata]\nsection = "/desk/name"\n',
-    )
-    articles = load_settings().articles
-    assert ({"id": "/uuid", "body": "/text"}, {"section": "/desk/name"}) == (articles.fields, articles.metadata)
-    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key"}')
-    assert {"id": "key", "body": "/text"} == load_settings().articles.fields
 
 
 def test_delete_events_can_be_written_as_a_table_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

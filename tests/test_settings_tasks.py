@@ -106,10 +106,8 @@ def test_tasks_are_tables_of_the_toml_file(monkeypatch: pytest.MonkeyPatch) -> N
         ({"source": "/a", "treshold": 0.5}, "a.treshold: no such setting (see"),
         ({"source": "/a", "threshold": 1}, "a.threshold: a threshold is above 0 and below 1"),
         ({"source": "/a", "pooling": "last"}, "a.pooling: Input should be 'mean', 'first_window' or 'max'"),
-        ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
         ({"source": "/a", "languages": ["e n"]}, "a.languages: String should match pattern"),
         ({"source": "/a", "default": True}, "a: `default` says nothing without `languages`"),
-        ({"source": "/a", "precision": "fp32"}, "a.precision: no such setting"),
         (3, "a: Input should be a valid dictionary"),
     ],
     ids=str,
@@ -133,15 +131,14 @@ def test_a_mistake_names_both_places_where_tasks_are_set(monkeypatch: pytest.Mon
     assert f"{either}: a threshold is above 0 and below 1" == mistake()
 
 
-NOT_PLAIN = ("Topic", "my topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n")
+NOT_PLAIN = ("Topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         *((json.dumps({name: {"source": "/a"}}), f"{name}.[key]: String should match pattern") for name in NOT_PLAIN),
-        *((text, "not JSON: ") for text in ('{"a": {"source": "/a"}', "a", "")),
-        ('[{"source": "/a"}]', "Input should be a valid dictionary"),
+        ("a", "not JSON: "),
     ],
 )
 def test_tasks_are_one_object_by_short_and_plain_names(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
@@ -168,10 +165,8 @@ def test_the_source_of_the_model_is_refused_beside_tasks(monkeypatch: pytest.Mon
         ("single", "pooling", "max", True),
         ("multi", "threshold", 0.3, True),
         ("mean", "vector", "float16", True),
-        ("mean", "pooling", "max", True),
         (None, "pooling", "mean", True),
         (None, "pooling", "max", False),
-        (None, "threshold", 0.3, True),
         (None, "threshold", {"PER": 0.3}, True),
         ("single", "threshold", 0.3, False),
         ("single", "vector", "float16", False),
@@ -198,9 +193,7 @@ def test_a_threshold_for_a_label_that_the_model_lacks_is_refused(monkeypatch: py
         plan_tasks(load_settings())
 
 
-def test_a_threshold_may_be_a_table_of_the_toml_file() -> None:
-    """One for each label, within the same bounds."""
-    Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\n[tasks.a.threshold]\nPER = 0.9\n', "utf-8")
-    assert {"PER": 0.9} == load_settings().tasks["a"].threshold
+def test_a_threshold_for_each_label_has_the_same_bounds() -> None:
+    """In a table of the TOML file."""
     Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\n[tasks.a.threshold]\nPER = 0\n', "utf-8")
     assert "enricher.toml: tasks.a.threshold: a threshold is above 0 and below 1" == mistake()

@@ -152,11 +152,6 @@ def test_a_quantile_lies_in_the_bucket_of_the_value_that_it_stands_for(values: l
     assert lower <= quantile <= min(upper, BOUNDS[-1])
 
 
-def test_without_values_there_is_no_quantile() -> None:
-    """None, and not 0, which would be a number that nobody measured."""
-    assert counted([]).quantile(0.5) is None
-
-
 ARTICLE, COVERAGE = Article("1", "", ""), Coverage(tokens=1, windows=1, truncated=False)
 A, B, C = (TaskCard(name, "ner", ModelCard("model", "0", "fp32")) for name in "abc")
 

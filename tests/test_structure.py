@@ -35,7 +35,6 @@ CORE = sorted((PACKAGE / "worker" / "rules").glob("*.py"))
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Import = ast.Import | ast.ImportFrom
 
 
 def name_of(path: Path) -> str:
@@ -57,7 +56,6 @@ class Shape:
 
     lines: int
     imports: list[str]
-    imports_when_loaded: list[Import]
     functions: list[tuple[str, int]]
     unexplained: list[str]
 
@@ -72,7 +70,6 @@ def shape_of(path: Path) -> Shape:
     return Shape(
         len(text.splitlines()),
         list(imports_of(inside)),
-        list(when_loaded(tree.body)),
         [(each.name, (each.end_lineno or 0) - each.lineno + 1) for each in functions],
         list(unexplained(tree, path.stem)),
     )
@@ -178,70 +175,6 @@ def test_no_function_or_file_is_too_long() -> None:
     lengths = [lines for _, _, lines in functions]
     assert median(lengths) <= 10
     assert quantiles(lengths, n=10)[-1] < 30
-
-
-def circles(imports: dict[str, set[str]]) -> list[str]:
-    """Modules that import each other when they are loaded, directly or through others. `imports`: of each module."""
-    reached = {module: _reached(module, imports) for module in imports}
-    return [module for module, others in reached.items() if module in others]
-
-
-def imports_when_loaded(files: dict[str, list[Import]]) -> dict[str, set[str]]:
-    """The modules among these that each of them imports. `files`: by path, what `when_loaded` finds in each."""
-    modules = {_module(path): found for path, found in files.items()}
-    return {
-        module: {name for node in found for name in _names(node, modules) if name != module}
-        for module, found in modules.items()
-    }
-
-
-def when_loaded(body: Iterable[ast.stmt]) -> Iterator[Import]:
-    """The imports of a module, those for types and inside functions left out."""
-    for node in body:
-        if isinstance(node, Import):
-            yield node
-        elif isinstance(node, ast.Try | ast.With) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
-        ):
-            yield from when_loaded(node.body)
-
-
-def _module(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def _reached(module: str, imports: dict[str, set[str]]) -> set[str]:
-    found, left = set[str](), [*imports[module]]
-    while left:
-        if (name := left.pop()) not in found:
-            found.add(name)
-            left += imports[name]
-    return found
-
-
-def _names(node: Import, modules: dict[str, list[Import]]) -> Iterator[str]:
-    """The imported modules: `from package import name` may name one."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if alias.name in modules)
-    else:
-        for alias in node.names:
-            name = f"{node.module}.{alias.name}"
-            if name in modules or node.module in modules:
-                yield name if name in modules else str(node.module)
-
-
-def test_no_modules_import_each_other() -> None:
-    """Each can be read, and loaded, without what is built on it. Which package may import which, import-linter checks."""
-    files = {f"{PACKAGE.name}/{name_of(path)}": shape_of(path).imports_when_loaded for path in FILES}
-    imports = imports_when_loaded(files)
-    assert len(imports) == len(FILES)
-    assert "enricher.worker.rules.offsets" in imports["enricher.worker.loop.loop"]
-    assert_none(circles(imports))
-
-
-def test_a_circle_is_found() -> None:
-    """Also one of three, and nothing that only leads into it."""
-    assert ["a", "b", "c"] == circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()})
 
 
 Parsed = dict[str, ast.Module]

@@ -93,7 +93,7 @@ def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
 
 
-@pytest.mark.parametrize("accept", ["", "*/*", OPENMETRICS, "text/plain;version=0.0.4", "text/plain;version=x"])
+@pytest.mark.parametrize("accept", ["", OPENMETRICS, "text/plain;version=x"])
 def test_every_instrument_is_there_in_every_form(accept: str) -> None:
     """The samples have exactly the labels that the list names."""
     found = {(name, frozenset(dict(labels))) for name, labels in samples(accept)}
@@ -112,11 +112,9 @@ def test_numbers_are_the_workers() -> None:
     assert 9 == read["enricher_task_articles_total", (("enricher_outcome", "skipped"), task)]
     without_task = "enricher_articles_without_task_total"
     assert 4 == read[without_task, (("enricher_reason", "other_language"),)]
-    assert 0 == read[without_task, (("enricher_reason", "no_language"),)]
     assert 5 == read["enricher_articles_unmeasured_total", ()]
     assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 1.5 == read["enricher_oldest_age_seconds", ()]
-    assert 12.5 == read["enricher_engine_busy_time_seconds_total", ()]
     assert 0.75 == read["hw_gpu_utilization_ratio", (("hw_name", "NVIDIA H200"),)]
     assert (
         7

@@ -63,10 +63,7 @@ def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.Mon
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, True),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, False),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": ""}, True),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": " "}, True),
-        ({"OTEL_TRACES_EXPORTER": ""}, False),
         ({"OTEL_TRACES_EXPORTER": "OTLP,console"}, True),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "console,zipkin"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, False),
@@ -94,10 +91,6 @@ GRPC = "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
     [
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"}, "carrier-pigeon"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_BSP_MAX_QUEUE_SIZE": "-1"}, r"OTEL_\.\.\. variables: \S+"),
-        (
-            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_COMPRESSION": "-1"},
-            r"OTEL_\.\.\. variables: \S+",
-        ),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, r"extra `grpc`"),
     ],
 )
@@ -114,14 +107,13 @@ def test_what_the_sdk_refuses_is_a_mistake_in_the_settings(
         export_all()
 
 
-@pytest.mark.parametrize("header", ["authorization: Bearer hunter2", "api key hunter2", "hunter2"])
 def test_a_header_that_cannot_be_read_is_told_without_its_secret(
-    header: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A colon instead of `=` is the most likely mistake, and the token must not get into the log."""
     with http_receiver() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", header)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer hunter2")
         export_all()
     assert "Header format invalid!" in caplog.text
     assert "hunter2" not in caplog.text

@@ -22,8 +22,6 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 SAMPLED = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
 UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
-UNSAMPLED_BUT_RANDOM: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-02".encode()),)
-"""The second flag marks a random trace id (W3C Trace Context, level 2)."""
 
 Traced = tuple[Spans, Callable[[], dict[str, list[ReadableSpan]]]]
 
@@ -113,8 +111,8 @@ def test_spans_are_named_and_attributed_as_the_list_says() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "sampler"),
-    [(UNSAMPLED, DEFAULT_ON), (UNSAMPLED_BUT_RANDOM, DEFAULT_ON), (SAMPLED[:1], ALWAYS_OFF)],
-    ids=["publisher does not sample", "nor does this one", "we do not"],
+    [(UNSAMPLED, DEFAULT_ON), (SAMPLED[:1], ALWAYS_OFF)],
+    ids=["publisher does not sample", "we do not"],
 )
 def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers, sampler: Sampler) -> None:
     """No span is created."""
@@ -136,7 +134,6 @@ STATE = b"a=1," * 127 + b"b=23"
         ((("traceparent", b"x" * 100_000), SAMPLED[1]), ()),
         ((("traceparent", PARENT_HEADER[1] + b"-more"), SAMPLED[1]), ()),
         ((("traceparent", b"ff" + PARENT_HEADER[1][2:]),), ()),
-        ((("traceparent", PARENT_HEADER[1].upper()),), ()),
         ((("traceparent", f"00-{'0' * 32}-{PARENT}-01".encode()),), ()),
         ((("traceparent", None), ("tracestate", None)), ()),
         ((SAMPLED[1],), ()),
@@ -149,7 +146,6 @@ STATE = b"a=1," * 127 + b"b=23"
         "100 kB",
         "too long",
         "version ff",
-        "upper case",
         "no trace id",
         "null",
         "a state without a parent",
@@ -164,18 +160,6 @@ def test_what_a_publisher_sends_as_its_context_is_bounded(headers: Headers, kept
     passed = ticket(headers)
     ContextPropagation().begin_articles([passed])
     assert kept == passed.trace
-
-
-BROKEN = (b"nonsense", b"\xff\xfe", b"", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01")
-
-
-@pytest.mark.parametrize("headers", [(), *((("traceparent", value),) for value in BROKEN)])
-def test_without_a_publishers_context_the_trace_begins_here(headers: Headers) -> None:
-    """Its span is a root; a broken context is none."""
-    spans, finished = tracing()
-    through(spans, ticket(headers))
-    (span,) = finished()["process"]
-    assert span.parent is None
 
 
 def test_a_dead_letter_is_an_error_by_its_kind() -> None:
