@@ -1,112 +1,82 @@
-"""The status page: what its document says without a browser, and what only a browser shows.
-
-A browser alone runs the script, so it tells whether the numbers arrive, the charts are drawn, an absence is noticed, and
-whether colours and widths fit.
-"""
+"""The status page: the document, and that its script reads what the server sends. No test runs the script."""
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
+from typing import Any
 
 import pytest
-from health.looking import GPU, LOCALHOST, get, health_of, served, serving, view_of
+from health.looking import GPU, health_of, view_of
+from loop.faults import Faults
 from loop.world import INVALID, LONG, POISONED, SHORT, World
-from support.browser import Browser, chromium
 from support.offenders import assert_none
 
+from enricher.errors import TransactionTrouble
 from enricher.worker.health.page import PAGE
-from enricher.worker.health.routes import Reply, Request, page_routes
-from enricher.worker.health.samples import EVERY_S
-from enricher.worker.health.worker_health import WorkerHealth
-from enricher.worker.records.reasons import OTHER
+from enricher.worker.health.samples import Interval, take_sample
+from enricher.worker.health.worker_health import status_of
+from enricher.worker.stats import SchemaState
 
-_NO_CHROMIUM = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt install chromium)")
-
-
-def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
-    """Marks a test as one for a browser, which `--quick` does not start."""
-    marked: Callable[..., None] = pytest.mark.slow(_NO_CHROMIUM(test))
-    return marked
+MADE_BY_THE_SCRIPT = {"rebalanced", "registry_answers", "input_held_back"}
+SCRIPT = PAGE.body.decode().partition("<script>")[2]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One for all tests of this file."""
-    program = chromium()
-    assert program is not None
-    with Browser(program) as browser:
-        yield browser
-
-
-CHARTS = 8
-DRAWN_BY_THE_SCRIPT = {"rebalanced", "registry_answers", "input_held_back"}
-CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
-
-
-def busy_health() -> WorkerHealth:
-    """Health of a worker that has published five articles of all kinds over ten minutes."""
+def status() -> dict[str, Any]:
+    """The status of a worker that has done and met everything that the page shows."""
     world = World()
-    process = world.start().joined()
+    process = world.start(fault=Faults("commit", TransactionTrouble("away"), 1)).joined()
     health = health_of(world.clock)
     health.show(view_of(process, gpus=(GPU,)))
-    for value in [SHORT, LONG, INVALID, POISONED, None]:
-        for _ in range(60):
-            world.clock.sleep(EVERY_S)
-            health.sample()
-        world.put(value)
-        world.steps(process, until=world.done)
-        process.counters.latency_s.add(0.3)  # records of the fake log have no timestamps
-        health.sample()
-    return health
+    world.put(SHORT, LONG, INVALID, POISONED, None)
+    world.steps(process, until=world.done)
+    health.sample()
+    process.counters.tasks = {"ner": Counter(ran=4)}
+    view, snapshot = view_of(process, gpus=(GPU,)), process.worker.snapshots.read()
+    seen = replace(snapshot, schemas=SchemaState(away_s=12.5), lags=dict.fromkeys(process.tracker.partitions, 7))
+    now = take_sample(process.worker.counters, seen, 0.0, 0.0)
+    return {**health.status(), **status_of(view, seen, now, Interval(now, now))}
 
 
-@pytest.fixture(scope="module")
-def health() -> WorkerHealth:
-    """A server that all tests share and none changes."""
-    return busy_health()
-
-
-@pytest.fixture
-def page(browser: Browser, health: WorkerHealth) -> Iterator[Browser]:
-    """The status page of the busy worker, with its first numbers on it."""
-    with served(health) as port:
-        browser.size(1240)
-        opened(browser, port)
-        yield browser
-
-
-def opened(browser: Browser, port: int) -> None:
-    """Open the page and wait for its numbers."""
-    browser.open(f"http://{LOCALHOST}:{port}/")
-    browser.until(
-        lambda: browser.value("document.title") in {"worker-0: working", "worker-0: idle"}, "the first numbers"
-    )
-
-
-def said(browser: Browser) -> str:
-    """The visible text of the page."""
-    return str(browser.value("document.body.innerText"))
-
-
-def test_it_shows_what_is_in_the_status(health: WorkerHealth) -> None:
-    """Every place for a number names a part of the status that there is, or one that the script makes."""
-    with served(health) as port:
-        status = get(port, "/status.json").json
-    named = set(re.findall(r'data-(?:show|most)="([^"]+)"', PAGE.body.decode()))
-    assert len(named) > 30
-    assert_none(name for name in named - DRAWN_BY_THE_SCRIPT if not _has(status, name.split(".")))
-
-
-def _has(status: object, path: Sequence[str]) -> bool:
+def has(status: object, path: Sequence[str]) -> bool:
+    """Whether the status has this part."""
     for name in path:
         if not isinstance(status, dict) or name not in status:
             return False
         status = status[name]
     return True
+
+
+def names_in(part: object) -> Iterator[str]:
+    """The names of all fields in a part of the status."""
+    if isinstance(part, dict):
+        yield from part
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from names_in(each)
+
+
+def test_every_place_of_the_document_shows_a_part_of_the_status(status: dict[str, Any]) -> None:
+    """One that there is, or one that the script makes."""
+    named = set(re.findall(r'data-(?:show|most)="([^"]+)"', PAGE.body.decode()))
+    assert len(named) > 30
+    assert_none(name for name in named - MADE_BY_THE_SCRIPT if not has(status, name.split(".")))
+
+
+def test_the_script_reads_what_the_server_sends(status: dict[str, Any]) -> None:
+    """Fields by their names, also of the rows of tables, and the columns of the charts."""
+    fields = set(re.findall(r"\b(?:status|registry|model|worker|gpu|each)\.(\w+)", SCRIPT))
+    unpacked = re.findall(r"\(\{([\w:, ]+)\}\)", SCRIPT)
+    fields |= {name.partition(":")[0].strip() for names in unpacked for name in names.split(",")}
+    columns = set(re.findall(r"\['([a-z]\w+)', '", SCRIPT))
+    made = MADE_BY_THE_SCRIPT | {"title", "lines", "as", "top", "colour", "text", "json"}  # of charts, and a path
+    assert {"dead_letters", "used_bytes", "skipped", "waiting_for_schemas", "away_s", "recovered"} <= fields
+    assert_none(sorted(fields - made - set(names_in(status))))
+    assert len(columns) > 10
+    assert_none(sorted(columns - {*status["history"]["columns"]}))
 
 
 class Document(HTMLParser):
@@ -140,71 +110,4 @@ def test_the_document_names_no_other_place() -> None:
     """No address in it but its own icon's and the name of SVG; no frame, no import, no style or handler in an attribute."""
     text = PAGE.body.decode().replace("http://www.w3.org/2000/svg", "")
     words = ["http:", "https:", "//cdn", "@import", "url(", "<iframe", "innerHTML", "eval(", " style=", " onclick="]
-    assert not found(text, words)
-
-
-def found(text: str, words: Sequence[str]) -> list[str]:
-    """Those that are in the text."""
-    return [word for word in words if word in text]
-
-
-@in_a_browser
-def test_numbers_and_charts_are_there_at_once(page: Browser) -> None:
-    """With what happened before the page was opened; nobody else is asked for it, and nothing complains."""
-    assert "2" == page.value("document.querySelector('[data-show=\"totals.dead_letters\"]').textContent")
-    assert not [word for word in ("newswire-minilm", OTHER, "NVIDIA H200") if word not in said(page)]
-    drawn = "[...document.querySelectorAll('#charts svg')].filter(svg => svg.querySelector('path.line')).length"
-    assert CHARTS == page.value(drawn)
-    assert page.value("document.querySelector('#charts path.line').getAttribute('d').split('L').length") >= 300
-    labels = page.value("[...document.querySelectorAll('#charts svg')].map(svg => svg.getAttribute('aria-label'))")
-    assert all("last 10 min: now " in label for label in labels), "as much as there is"
-    page.until(lambda: sum("status.json" in url for url in page.requested) >= 3, "it asks again")
-    assert [] == [url for url in page.requested if not url.startswith((f"http://{LOCALHOST}:", "data:image/svg+xml"))]
-    assert [] == page.console
-
-
-@in_a_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_every_width_in_light_and_dark(page: Browser, *, dark: bool) -> None:
-    """Nothing overflows sideways, and every text has enough contrast."""
-    for width in (320, 768, 1920):
-        page.size(width, dark=dark)
-        page.until(lambda: page.value("innerWidth") == width, f"the window is {width} wide")  # noqa: B023  called in this turn
-        assert width >= page.value("document.documentElement.scrollWidth"), width
-        background = page.value("getComputedStyle(document.body).backgroundColor")
-        assert ("rgb(15, 20, 26)" if dark else "rgb(246, 247, 249)") == background, width
-        page.until(lambda: page.value("document.getAnimations().length") == 0, "colours have changed")
-        assert [] == page.value(CONTRAST), width
-
-
-@in_a_browser
-def test_it_says_so_when_nobody_answers_and_goes_on_when_somebody_does(browser: Browser) -> None:
-    """The last numbers stay, and a notice has the time, whether the worker has ended or only does not answer."""
-    health, broken = busy_health(), threading.Event()
-
-    def status(asked: Request) -> Reply:
-        assert not broken.is_set(), "as a proxy whose worker has gone"
-        return page_routes(health)["/status.json"](asked)
-
-    with serving({**page_routes(health), "/status.json": status}) as port:
-        browser.size(1240)
-        opened(browser, port)
-        broken.set()
-        browser.until(lambda: "no answer since " in said(browser), "the worker is missed")
-        assert browser.value("document.body.classList.contains('away')")
-        assert "no answer" == browser.value("document.getElementById('state').textContent")
-        assert "newswire-minilm" in said(browser)
-        broken.clear()
-        browser.until(lambda: "no answer" not in said(browser), "it is there again")
-    browser.until(lambda: "no answer since " in said(browser), "it is missed once more")
-
-
-@in_a_browser
-def test_it_says_why_a_worker_is_not_ready(browser: Browser) -> None:
-    """While it starts there are no numbers, and no errors either."""
-    with served(health_of(World().clock)) as port:
-        browser.size(1240)
-        browser.open(f"http://{LOCALHOST}:{port}/")
-        browser.until(lambda: "not ready: loading the model" in said(browser), "the reason")
-        assert "starting" == browser.value("document.getElementById('state').textContent")
-        assert [] == [line for line in browser.console if "favicon" not in line]
+    assert_none(word for word in words if word in text)

@@ -43,13 +43,11 @@ class Running:
 
     process: Forked
     folder: Path
-    page_port: int | None = None
-    """Its port if it is one of several, whose log has those of all."""
 
     @property
     def port(self) -> int:
         """The port of the status page, from the log."""
-        return self.page_port or self._port("status page")
+        return self._port("status page")
 
     @property
     def probe_port(self) -> int:
@@ -174,41 +172,16 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(
         assert (200, 200, 200) == worker.probes()
 
 
-@pytest.mark.broker
-def test_several_processes_have_their_own_pages_and_common_probes(topics: Topics, tmp_path: Path) -> None:
-    """The parent is ready when all are; page and metrics of each are on a port of its own, from that of the settings on."""
-    port = free_row(5)
-    ports = {"ENRICHER_HEALTH__PORT": str(port), "ENRICHER_HEALTH__PROBE_PORT": str(port + 2)}
-    publish(topics.bootstrap_servers, topics.input, articles(400))
-    with running(tmp_path, topics.environment | ports, "--processes", "2", gates=["loading"]) as parent:
-        until(lambda: get(port + 2, "/livez").status == 200, "all answer", START_S)
-        loading = "process 0: loading the model; process 1: loading the model\n"
-        until(lambda: get(port + 2, "/startupz").text == loading, "each has checked its topics and loads", START_S)
-        parent.gate("loading").unlink()
-        until(lambda: all(get(port + 2, path).status == 200 for path in PROBES), "all are ready", START_S)
-        assert [200, 200] == [get(port + 3 + number, "/readyz").status for number in (0, 1)], "each has its own"
-        workers = [Running(parent.process, tmp_path, port + number) for number in (0, 1)]
-        until(
-            lambda: sum(each.metric("enricher_articles_total") for each in workers) == 400, "all is published", WORK_S
-        )
-        for number, each in enumerate(workers):
-            own = each.get("/status.json").json
-            assert f"worker-0-{number}" == own["worker"]["instance"]
-            assert each.metric("enricher_articles_total") == own["totals"]["published"]
-        parent.process.terminate()
-        assert parent.process.wait(PATIENCE_S) == 0
-
-
 QUICK = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5", "ENRICHER_WORKER__STALL_TIMEOUT_S": "6"}
 IMPATIENT_S = 3.0
 """The timeout of a probe, as in the chart."""
 
 
 @pytest.mark.broker
-def test_a_frozen_process_is_seen_and_its_end_ends_all(topics: Topics, tmp_path: Path) -> None:
-    """Its parent is neither alive nor ready within the timeout of a probe, so that Kubernetes restarts the container.
+def test_processes_have_their_own_pages_and_the_end_of_one_ends_all(topics: Topics, tmp_path: Path) -> None:
+    """The parent is ready when all are. If one is frozen, it is neither alive nor ready within the timeout of a probe.
 
-    The restart is played by a kill of the frozen process and by another run; every article comes out once.
+    The restart of the container is played by a kill of the frozen process and by another run; every article comes out once.
     """
     port = free_row(5)
     ports = {"ENRICHER_HEALTH__PORT": str(port), "ENRICHER_HEALTH__PROBE_PORT": str(port + 2)}
@@ -218,9 +191,15 @@ def test_a_frozen_process_is_seen_and_its_end_ends_all(topics: Topics, tmp_path:
     def probes() -> tuple[int, ...]:
         return tuple(get(port + 2, path, timeout_s=IMPATIENT_S).status for path in PROBES)
 
-    with running(tmp_path, environment, "--processes", "2") as parent:
+    with running(tmp_path, environment, "--processes", "2", gates=["loading"]) as parent:
+        loading = "process 0: loading the model; process 1: loading the model\n"
+        until(lambda: get(port + 2, "/startupz").text == loading, "each has checked its topics and loads", START_S)
+        parent.gate("loading").unlink()
         until(lambda: probes() == (200, 200, 200), "all are ready", START_S)
         until(lambda: is_all_committed(topics), "all is published", WORK_S)
+        for number in (0, 1):
+            own = get(port + number, "/status.json").json
+            assert (f"worker-0-{number}", True) == (own["worker"]["instance"], own["totals"]["published"] > 0)
         frozen, other = psutil.Process(parent.process.pid).children()
         suspend(frozen)
         until(lambda: probes() == (503, 503, 503), "it is seen")
@@ -260,11 +239,3 @@ def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
     with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "4"}, gates=["loading"]) as worker:
         assert 7 == worker.process.wait(PATIENCE_S)
     assert "no progress in 'starting' for 4 s" in (tmp_path / "log").read_text()
-
-
-def test_health_can_be_switched_off(tmp_path: Path) -> None:
-    """Nothing listens then."""
-    environment = {"ENRICHER_HEALTH__ENABLED": "false", "ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
-    with running(tmp_path, environment, gates=["real"]) as worker:
-        assert worker.process.wait(PATIENCE_S) == 3
-    assert "status page" not in (tmp_path / "log").read_text()

@@ -114,15 +114,6 @@ def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
     assert here.health.liveness().ok
 
 
-def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
-    """The bound is the same."""
-    here = scene()
-    here.process.tokenizer.hangs = True
-    here.world.put(SHORT)
-    here.world.steps(here.process, until=lambda: not here.health.liveness().ok, at_most=10_000)
-    assert "the tokenizer has finished nothing" in here.health.liveness().reason
-
-
 def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None:
     """The loop did not check for so long because it waited for the broker."""
     here = scene()
