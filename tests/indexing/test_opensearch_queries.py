@@ -1,32 +1,25 @@
-"""A real OpenSearch: the template, the documented queries on the sample articles, the demo's page, deletes, verification."""
+"""A real OpenSearch: the template, the documented queries, the demo's page, deletes, verification."""
 
 from __future__ import annotations
 
 import json
 import re
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-from zlib import crc32
 
 import httpx2
 import pytest
 from commands.cli_runner import run
-from support.browser import Browser, chromium
 from support.operating import commit, write
 from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from enricher.indexing.bulk_writer import bulk_lines
 from enricher.indexing.index_documents import Document, DocumentMaker
-from enricher.worker.commands import enrich
 from enricher.worker.records import Partition, RawRecord
-from tools import ARTICLES, ROOT
-from tools.chaos.stub import StubEngine, stub_model
-from tools.demo.search.page import Search
-from tools.demo.search.server import SearchPage, ask
-from tools.worker_parts import tasks_of
+from tools import ROOT
+from tools.demo.search.server import SearchPage
 
 pytestmark = pytest.mark.broker
 
@@ -38,7 +31,12 @@ QUERIES: dict[str, Any] = {
 }
 """The queries of the page, by their headings."""
 EXAMPLES = sorted((ROOT / "schemas" / "examples" / "enriched-record.v1" / "valid").glob("*.json"))
-CONTRAST = (ROOT / "tests" / "health" / "contrast.js").read_text(encoding="utf-8")
+CATALOGUE = {
+    ("PER", "Barack Obama"): ("Q76", "Barack Obama"),
+    ("PER", "Obama"): ("Q76", "Barack Obama"),
+    ("LOC", "America"): ("Q30", "United States"),
+    ("ORG", "NASA"): ("Q23548", "National Aeronautics and Space Administration"),
+}
 
 
 class Index:
@@ -74,66 +72,82 @@ def document(record: Record, version: int = 1) -> Document:
     return DocumentMaker().document(raw)
 
 
-def is_asked_for(article: Record) -> bool:
-    """Whether a query of the page may find it, as one of few."""
-    text = article["title"] + article["body"]
-    return (
-        re.search("Obama|NASA|medicating", text) is not None or "2013-10-13" <= article["published_at"] < "2013-10-20"
-    )
+def record(name: str, day: int, body: str, *mentions: tuple[str, str, float]) -> Record:
+    """The record of an article of that day of October 2013; label, text and score of each mention, in their order."""
+    entities: list[Record] = []
+    for label, text, score in mentions:
+        start = body.index(text, entities[-1]["end"] if entities else 0)
+        place: Record = {"field": "body", "start": start, "end": start + len(text)}
+        entities.append({**place, "text": text, "label": label, "score": score})
+        if (label, text) in CATALOGUE:
+            entry, catalogue_name = CATALOGUE[label, text]
+            entities[-1] |= {"id": entry, "ids": [{"id": entry, "match": "name"}], "catalogue_name": catalogue_name}
+    article = {"id": name, "title": name.title(), "body": body}
+    common = {"schema_version": 1, "id": name, "published_at": f"2013-10-{day:02}T12:00:00Z", "article": article}
+    return {**common, "entities": entities, "catalogue": {"digest": "sha256:5f", "generation": 1}}
 
 
-KNOWN = {"Barack Obama": "PER", "Obama": "PER", "NASA": "ORG", "America": "LOC"}
-CATALOGUE = {"Barack Obama": "Q76\tBarack Obama", "Obama": "Q76\tBarack Obama", "America": "Q30\tUnited States"}
-CATALOGUE["NASA"] = "Q23548\tNational Aeronautics and Space Administration"
-NAME = re.compile(r"Barack Obama|[A-Z]\w+")
-
-
-def entities_in(article: Record) -> Iterator[Record]:
-    """Stand in for a model, which takes seconds: known names, and every capitalised word with a label by its hash."""
-    for field in ("title", "body"):
-        for found in NAME.finditer(article[field]):
-            text, chosen = found[0], crc32(found[0].encode())
-            label = KNOWN.get(text) or ("PER", "ORG", "LOC")[chosen % 3]
-            score = 0.505 + (chosen + found.start()) % 50 / 100  # none is close to the limit of a query
-            entity: Record = {
-                "field": field, "start": found.start(), "end": found.end(), "text": text, "label": label, "score": score
-            }  # fmt: skip
-            if text in CATALOGUE:
-                entity["id"], _, entity["catalogue_name"] = CATALOGUE[text].partition("\t")
-                entity |= {"ids": [{"id": entity["id"], "match": "name"}], "why": "only"}
-            yield entity
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
-    """The records of sample articles, with their articles, by id: those that are asked for, and the shortest others."""
-    articles = sorted(
-        map(json.loads, ARTICLES.read_text(encoding="utf-8").splitlines()), key=lambda each: len(each["body"])
-    )
-    asked_for = list(filter(is_asked_for, articles))
-    others = [each for each in articles if each not in asked_for][: len(asked_for)]
-    path = tmp_path_factory.mktemp("articles") / "articles.jsonl"
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in (*asked_for, *others)), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(enrich, "load_tasks", lambda settings, **_: tasks_of(settings, stub_model(StubEngine())))
-        shown = run("enrich", str(path), env={"ENRICHER_OUTPUT__ARTICLE": "whole"})
-    assert 0 == shown.exit_code, shown.exception
-    found = map(json.loads, shown.stdout.splitlines())
-    further = {"catalogue": {"digest": "sha256:5f", "generation": 1}}
-    return {record["id"]: record | further | {"entities": [*entities_in(record["article"])]} for record in found}
+RECORDS = [
+    record(
+        *("visit", 14, "Barack Obama spoke in America, beside NASA."),
+        *(("PER", "Barack Obama", 0.99), ("LOC", "America", 0.95), ("ORG", "NASA", 0.9)),
+    ),
+    record(
+        *("return", 15, "Obama left America for Cuba. Obama slept."),
+        *(("PER", "Obama", 0.9), ("LOC", "America", 0.6), ("LOC", "Cuba", 0.95), ("PER", "Obama", 0.9)),
+    ),
+    record(
+        *("launch", 19, "NASA and ESA launch from Florida, in America."),
+        *(("ORG", "NASA", 0.9), ("ORG", "ESA", 0.9), ("LOC", "Florida", 0.95), ("LOC", "America", 0.95)),
+    ),
+    record("firm", 20, "Obama is a firm in Cuba.", ("ORG", "Obama", 0.9), ("LOC", "Cuba", 0.7)),
+]
+"""Four articles, of which the last is not of the week, and names a firm like a person."""
 
 
 @pytest.fixture(scope="module")
-def index(search_url: str, records: dict[str, Record]) -> Index:
+def index(search_url: str) -> Index:
     """Their index."""
     index = Index(search_url)
-    index.write(map(document, records.values()))
+    index.write(map(document, RECORDS))
     return index
 
 
-def texts(record: Record, label: str) -> set[str]:
-    """The texts of a record's entities with this label."""
-    return {entity["text"] for entity in record["entities"] if entity["label"] == label}
+COUNTED = {
+    "The top organisations of a week": ("organisations", [("NASA", 2), ("ESA", 1)]),
+    "Entities beside each other": ("places", [("America", 2), ("Florida", 1)]),
+    "Entries of a catalogue beside each other": (
+        "entries",
+        [
+            ("Barack Obama\tQ76", 2),
+            ("United States\tQ30", 2),
+            ("National Aeronautics and Space Administration\tQ23548", 1),
+        ],
+    ),
+    "How often something is mentioned": ("entities.sure.names", [("America", 2), ("Cuba", 1), ("Florida", 1)]),
+}
+"""The headings of queries that count, with the aggregation and its counts: by articles, the last one by sure mentions."""
+
+
+@pytest.mark.parametrize("heading", COUNTED)
+def test_a_query_of_the_page_counts(index: Index, heading: str) -> None:
+    """The most frequent first."""
+    path, expected = COUNTED[heading]
+    found = index.search(QUERIES[heading])["aggregations"]
+    for name in path.split("."):
+        found = found[name]
+    assert expected == [(each["key"], each["doc_count"]) for each in found["buckets"]]
+
+
+def test_the_other_queries_of_the_page_find_articles_and_places(index: Index) -> None:
+    """Both facets of one article; and every mention by one of the names, whose offsets cut it out of what was found."""
+    both, by_name = (QUERIES[heading] for heading in QUERIES if heading not in COUNTED)
+    assert {"visit"} == ids(index.search(both))
+    found = []
+    for hit in index.search(by_name)["hits"]["hits"]:
+        places = [each["_source"] for each in hit["inner_hits"]["entities"]["hits"]["hits"]]
+        found += [(hit["_id"], hit["_source"][each["field"]][each["start"] : each["end"]]) for each in places]
+    assert [("return", "Obama"), ("return", "Obama"), ("visit", "Barack Obama")] == sorted(found)
 
 
 def ids(answer: Any) -> set[str]:  # noqa: ANN401  JSON
@@ -141,169 +155,14 @@ def ids(answer: Any) -> set[str]:  # noqa: ANN401  JSON
     return {hit["_id"] for hit in answer["hits"]["hits"]}
 
 
-def most(counts: Counter[str], size: int) -> list[tuple[str, int]]:
-    """The highest counts, in the order of the index: equal ones by the text."""
-    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:size]
-
-
-def buckets(aggregation: Any) -> list[tuple[str, int]]:  # noqa: ANN401  JSON
-    """What was counted."""
-    return [(each["key"], each["doc_count"]) for each in aggregation["buckets"]]
-
-
-def test_a_person_and_a_place(index: Index, records: dict[str, Record]) -> None:
-    """The articles in whose records both are."""
-    expected = {
-        name
-        for name, record in records.items()
-        if "Barack Obama" in texts(record, "PER") and "America" in texts(record, "LOC")
-    }
-    assert len(expected) >= 2
-    assert expected == ids(index.search(QUERIES["Articles that mention a person and a place"]))
-
-
-def test_a_person_by_one_of_the_names_with_places_to_highlight(index: Index, records: dict[str, Record]) -> None:
-    """The offsets of each mention cut its text out of the document that was found."""
-
-    def is_meant(entity: Record) -> bool:
-        return entity["label"] == "PER" and "obama" in re.findall(r"\w+", entity["text"].lower())
-
-    expected = {
-        (name, entity["field"], entity["start"], entity["end"])
-        for name, record in records.items()
-        for entity in record["entities"]
-        if is_meant(entity)
-    }
-    hits = index.search(QUERIES["Articles that mention a person by one of the names"])["hits"]["hits"]
-    found = set()
-    for hit in hits:
-        for inner in hit["inner_hits"]["entities"]["hits"]["hits"]:
-            place = inner["_source"]
-            assert "obama" in hit["_source"][place["field"]][place["start"] : place["end"]].lower()
-            found.add((hit["_id"], place["field"], place["start"], place["end"]))
-    assert expected
-    assert expected == found
-
-
-def test_the_top_organisations_of_a_week(index: Index, records: dict[str, Record]) -> None:
-    """By the articles of seven days."""
-    week = [record for record in records.values() if "2013-10-13" <= record["published_at"] < "2013-10-20"]
-    counts = Counter(text for record in week for text in texts(record, "ORG"))
-    assert len(week) >= 2
-    answer = index.search(QUERIES["The top organisations of a week"])
-    assert most(counts, 5) == buckets(answer["aggregations"]["organisations"])
-
-
-def test_entities_beside_each_other(index: Index, records: dict[str, Record]) -> None:
-    """Places in the articles of one organisation."""
-    beside = [record for record in records.values() if "NASA" in texts(record, "ORG")]
-    assert len(beside) >= 2
-    counts = Counter(text for record in beside for text in texts(record, "LOC"))
-    answer = index.search(QUERIES["Entities beside each other"])
-    assert most(counts, 10) == buckets(answer["aggregations"]["places"])
-
-
-def test_entries_of_a_catalogue_beside_each_other(index: Index, records: dict[str, Record]) -> None:
-    """By their ids, with the names of the catalogue, whatever articles call them."""
-    beside = [record for record in records.values() if {"Barack Obama", "Obama"} & {*texts(record, "PER")}]
-    assert len(beside) >= 2
-    counts = Counter(
-        name
-        for record in beside
-        for name in {f"{each['catalogue_name']}\t{each['id']}" for each in record["entities"] if "id" in each}
-    )
-    answer = index.search(QUERIES["Entries of a catalogue beside each other"])
-    assert "United States\tQ30" in counts
-    assert most(counts, 10) == buckets(answer["aggregations"]["entries"])
-
-
-def test_how_often_something_is_mentioned(index: Index, records: dict[str, Record]) -> None:
-    """By mentions, and without the doubtful ones. The index rounds scores to half precision."""
-    counts = Counter(
-        entity["text"]
-        for record in records.values()
-        for entity in record["entities"]
-        if entity["label"] == "LOC" and entity["score"] >= 0.8999
-    )
-    answer = index.search(QUERIES["How often something is mentioned"])
-    assert most(counts, 10) == buckets(answer["aggregations"]["entities"]["sure"]["names"])
-
-
-def test_spellings_of_a_name_are_one_value(search_url: str) -> None:
-    """As pages break it: in facets, as a whole and in words, while each text is found as it was."""
-    spellings = ["Barack Obama", "Barack\nObama", "Barack\u00a0Obama", "Barack Oba\u00adma", "Barack \u200bObama"]
-    entity = {"label": "PER", "field": "body", "start": 0, "end": 12, "score": 0.9}
-    index = Index(search_url)
-    index.write(
-        document({"id": str(number), "entities": [entity | {"text": text}]}) for number, text in enumerate(spellings)
-    )
-    names = {"terms": {"field": "entities.name.keyword"}}
-    answer = index.search(
-        {
-            "query": {"nested": {"path": "entities", "query": {"match": {"entities.name": "obama"}}}},
-            "aggs": {
-                "facets": {"terms": {"field": "facets.PER"}},
-                "entities": {"nested": {"path": "entities"}, "aggs": {"names": names}},
-            },
-        }
-    )
-    assert [("Barack Obama", 5)] == buckets(answer["aggregations"]["facets"])
-    assert [("Barack Obama", 5)] == buckets(answer["aggregations"]["entities"]["names"])
-    assert {*spellings} == {hit["_source"]["entities"][0]["text"] for hit in answer["hits"]["hits"]}
-
-
-def test_every_query_of_the_page_has_its_test() -> None:
-    """One that is added is checked too."""
-    source = (ROOT / "tests" / "indexing" / "test_opensearch_queries.py").read_text(encoding="utf-8")
-    assert len(QUERIES) == 6
-    assert all(f'QUERIES["{heading}"]' in source for heading in QUERIES)
-
-
-def test_facets_do_not_mix_the_articles_of_their_labels(index: Index, records: dict[str, Record]) -> None:
-    """The page's search counts the facets of what it found."""
-    search = Search("", (("ORG", "NASA"),))
-    found = ask(index.environment["ENRICHER_INDEX__URL"], index.name, search)
-    beside = [record for record in records.values() if "NASA" in texts(record, "ORG")]
-    assert len(beside) == found.total
-    assert {hit["id"] for hit in found.hits} == {record["id"] for record in beside}
-    assert ("NASA", len(beside)) in found.facets["ORG"]
-
-
-@pytest.fixture
-def search_page(index: Index) -> Iterator[str]:
-    """The page of the demo."""
+def test_the_page_of_the_demo_finds_words_and_marks_entities(index: Index) -> None:
+    """In the articles of the index."""
     with SearchPage(index.environment["ENRICHER_INDEX__URL"], index.name) as page:
-        yield page.url
-
-
-def test_the_page_finds_words_and_marks_entities(search_page: str, records: dict[str, Record]) -> None:
-    """A word of one title finds that article first."""
-    html = httpx2.get(search_page, params={"q": "self-medicating ants"}, timeout=PATIENCE_S).text
+        html = httpx2.get(page.url, params={"q": "slept"}, timeout=PATIENCE_S).text
+        everything = httpx2.get(page.url, timeout=PATIENCE_S).text
     assert "1 article," in html
     assert '<mark class="PER"' in html
-    everything = httpx2.get(search_page, timeout=PATIENCE_S).text
-    assert f"{len(records)} articles," in everything
-
-
-@pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt install chromium)")
-def test_the_page_in_a_browser(search_page: str) -> None:
-    """A click on a facet filters; every text has contrast in light and dark; nobody else is asked."""
-    program = chromium()
-    assert program is not None
-    with Browser(program) as browser:
-        browser.size(1100)
-        browser.open(search_page)
-        browser.value("document.querySelector('nav .ORG a').click()")
-        browser.until(lambda: browser.value("!!document.querySelector('a.chip.ORG')"), "the filter is shown")
-        assert browser.value("document.querySelectorAll('article mark').length") > 0
-        for width in (390, 1100):
-            for dark in (False, True):
-                browser.size(width, dark=dark)
-                browser.until(lambda width=width: browser.value("innerWidth") == width, "the window has its size")  # type: ignore[misc]
-                assert width >= browser.value("document.documentElement.scrollWidth")
-                assert [] == browser.value(CONTRAST)
-        assert [] == [url for url in browser.requested if not url.startswith((search_page, "data:"))]
-        assert [] == browser.console
+    assert "4 articles," in everything
 
 
 def test_the_index_takes_every_example_of_a_record(search_url: str) -> None:
