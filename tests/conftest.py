@@ -63,8 +63,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--rewrite", action="store_true", help="write the chart's renderings in tests/deploy/ again")
     parser.addoption("--search-url", default="", help="a running Elasticsearch or OpenSearch, instead of the local one")
-    parser.addoption("--upgrade-from", default="", help="a wheel, or a commit, instead of the last tagged version")
-    parser.addoption("--upgrade-minutes", default=2.0, type=float, help="how long tests/kafka/test_upgrade.py has load")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
 
 
