@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.reasons import every_refusal_has_a_reason
 from support.records import plain_record
 
 from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, Partition, RawRecord
+
+__all__ = ["every_refusal_has_a_reason"]
 
 
 @pytest.fixture
