@@ -21,7 +21,7 @@ from hashlib import blake2b
 
 from confluent_kafka import Message, TopicPartition
 
-from enricher.errors import FatalError, SettingsError
+from enricher.errors import SettingsError
 from enricher.operate.inspector import Inspector
 from enricher.operate.verify.contract import Source, source_of_dead_letter, split_headers
 from enricher.worker.kafka.metadata import headers_of
@@ -48,12 +48,6 @@ _MAX_OFFSET = 2**63 - 1
 _END_OF_TIME_S = 253_402_300_800.0  # the year 10000, of which Python knows no date
 
 
-_EARLIER_FORM = "stretches="
-_UNREADABLE = (
-    "an earlier version of the redrive has left letters of {place} between others that it sent, and noted that in a form "
-    "which this version does not read. Let that version send what is left, or delete the offsets of the redrive's group "
-    "(kafka-consumer-groups --delete-offsets): then letters without a key that it sent are sent once more, and give --since"
-)
 _AWAY_S = 60.0
 """Once it has begun, a redrive waits so long for a broker that is away, as readers and the sender do."""
 
@@ -202,17 +196,9 @@ def _text(value: bytes | None) -> str:
 
 
 def committed_starts(committed: Iterable[TopicPartition], topic_id: str) -> dict[int, int]:
-    """The offsets that the redrive's group has committed for this very topic, by partition.
-
-    Raises FatalError for one of an earlier version that left letters between others that it sent.
-    """
-    starts = {}
-    for tp in committed:
-        if _EARLIER_FORM in (tp.metadata or ""):
-            raise FatalError(_UNREADABLE.format(place=f"{tp.topic}[{tp.partition}]"))
-        if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id):
-            starts[tp.partition] = tp.offset
-    return starts
+    """The offsets that the redrive's group has committed for this very topic, by partition."""
+    ours = [tp for tp in committed if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id)]
+    return {tp.partition: tp.offset for tp in ours}
 
 
 class Progress:
