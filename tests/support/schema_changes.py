@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ FILES: dict[SchemaType, str] = {
     "JSON": "enriched-record.v1.schema.json",
 }
 Document = dict[str, Any]
+Edits = dict[str, Callable[[Document], object]]
+"""How a document is changed, by the name of the change."""
 
 
 def contract(schema_type: SchemaType) -> str:
@@ -40,12 +41,10 @@ class Change:
 
 def changes(schema_type: SchemaType) -> list[Change]:
     """The six allowed ones, then the six breaking ones."""
-    makers: dict[SchemaType, Callable[[], Iterator[tuple[str, bool, str]]]] = {
-        "AVRO": _avro,
-        "PROTOBUF": _protobuf,
-        "JSON": _json,
-    }
-    return [Change(name, schema_type, allowed, text) for name, allowed, text in makers[schema_type]()]
+    texts = _protobuf() if schema_type == "PROTOBUF" else {
+        name: _edited(schema_type, edit) for name, edit in {"AVRO": AVRO, "JSON": JSON}[schema_type].items()
+    }  # fmt: skip
+    return [Change(name, schema_type, number < 6, text) for number, (name, text) in enumerate(texts.items())]
 
 
 def all_changes() -> list[Change]:
@@ -55,61 +54,15 @@ def all_changes() -> list[Change]:
 
 def without_url(schema_type: SchemaType) -> str:
     """The Avro or Protobuf schema without its optional field `url`, its number and name reserved."""
-    text = contract(schema_type)
     if schema_type == "PROTOBUF":
-        return text.replace("  optional string url = 5;", '  reserved 5;\n  reserved "url";')
-    return _edited(json.loads(text), lambda it: it["fields"].remove(_field(it, "url")))
+        return contract(schema_type).replace("  optional string url = 5;", '  reserved 5;\n  reserved "url";')
+    return _edited(schema_type, lambda it: it["fields"].remove(_field(it, "url")))
 
 
-def _edited(original: Document, edit: Callable[[Document], object]) -> str:
-    document = copy.deepcopy(original)
+def _edited(schema_type: SchemaType, edit: Callable[[Document], object]) -> str:
+    document = json.loads(contract(schema_type))
     edit(document)
     return json.dumps(document, indent=2)
-
-
-def _json() -> Iterator[tuple[str, bool, str]]:
-    record: Document = json.loads(contract("JSON"))
-    entity = ("$defs", "entity")
-
-    def changed(edit: Callable[[Document], object]) -> str:
-        return _edited(record, edit)
-
-    yield "a new optional text", True, changed(lambda it: it["properties"].update(later={"type": "string"}))
-    yield (
-        "a new optional object",
-        True,
-        changed(lambda it: it["properties"].update(later={"type": "object", "properties": {"x": {"type": "number"}}})),
-    )
-    yield (
-        "a new optional field of an entity",
-        True,
-        changed(lambda it: it[entity[0]][entity[1]]["properties"].update(later={"type": ["string", "null"]})),
-    )
-    yield (
-        "a new optional field of any type",
-        True,
-        changed(lambda it: it["properties"].update(later={"description": "Anything."})),
-    )
-    yield "other descriptions", True, changed(lambda it: it.update(description="Other words.", title="Another title"))
-    yield (
-        "a definition where its reference stood",
-        True,
-        changed(lambda it: it["properties"]["entities"].update(items=it["$defs"]["entity"])),
-    )
-    yield "a field removed", False, changed(lambda it: it["properties"].pop("url"))
-    yield "a field renamed", False, changed(lambda it: it["properties"].update(link=it["properties"].pop("url")))
-    yield "another type", False, changed(lambda it: it["$defs"]["entity"]["properties"]["start"].update(type="string"))
-    yield "a required field made optional", False, changed(lambda it: it["required"].remove("coverage"))
-    yield (
-        "a new value of a closed list",
-        False,
-        changed(lambda it: it["$defs"]["entity"]["properties"]["field"]["enum"].append("summary")),
-    )
-    yield (
-        "a limit loosened",
-        False,
-        changed(lambda it: it["$defs"]["entity"]["properties"]["score"].update(maximum=100)),
-    )
 
 
 def _field(record: Document, name: str) -> Document:
@@ -117,82 +70,72 @@ def _field(record: Document, name: str) -> Document:
     return found
 
 
-def _avro() -> Iterator[tuple[str, bool, str]]:
-    record: Document = json.loads(contract("AVRO"))
-    optional = {"name": "later", "type": ["null", "string"], "default": None}
-    nested = {"type": "record", "name": "Later", "fields": [{"name": "x", "type": "double"}]}
-
-    def changed(edit: Callable[[Document], object]) -> str:
-        return _edited(record, edit)
-
-    def entity(it: Document) -> Document:
-        found: Document = _field(it, "entities")["type"]["items"]
-        return found
-
-    yield "a new optional text", True, changed(lambda it: it["fields"].append(optional))
-    yield (
-        "a new optional record",
-        True,
-        changed(lambda it: it["fields"].append({"name": "later", "type": ["null", nested], "default": None})),
-    )
-    yield "a new optional field of an entity", True, changed(lambda it: entity(it)["fields"].append(optional))
-    yield (
-        "a new number with a default",
-        True,
-        changed(lambda it: it["fields"].insert(0, {"name": "later", "type": "long", "default": 0})),
-    )
-    yield "other descriptions", True, changed(lambda it: it.update(doc="Other words."))
-    yield "another order of fields", True, changed(lambda it: it["fields"].append(it["fields"].pop(0)))
-    yield "a field without a default removed", False, changed(lambda it: it["fields"].remove(_field(it, "entities")))
-    yield "a field renamed", False, changed(lambda it: _field(it, "id").update(name="article_id"))
-    yield "another type", False, changed(lambda it: _field(entity(it), "start").update(type="string"))
-    yield "a wider type, which old readers cannot read", False, changed(
-        lambda it: _field(entity(it), "start").update(type="long")
-    )  # fmt: skip
-    yield (
-        "a new field without a default",
-        False,
-        changed(lambda it: it["fields"].append({"name": "later", "type": "string"})),
-    )
-    yield (
-        "a required field that may be null",
-        False,
-        changed(lambda it: _field(it, "id").update(type=["null", "string"])),
-    )
+def _entity(record: Document) -> Document:
+    found: Document = _field(record, "entities")["type"]["items"] if "fields" in record else record["$defs"]["entity"]
+    return found
 
 
-def _protobuf() -> Iterator[tuple[str, bool, str]]:
+OBJECT = {"type": "object", "properties": {"x": {"type": "number"}}}
+JSON: Edits = {
+    "a new optional text": lambda it: it["properties"].update(later={"type": "string"}),
+    "a new optional object": lambda it: it["properties"].update(later=OBJECT),
+    "a new optional field of an entity": lambda it: _entity(it)["properties"].update(
+        later={"type": ["string", "null"]}
+    ),
+    "a new optional field of any type": lambda it: it["properties"].update(later={"description": "Anything."}),
+    "other descriptions": lambda it: it.update(description="Other words.", title="Another title"),
+    "a definition where its reference stood": lambda it: it["properties"]["entities"].update(items=_entity(it)),
+    "a field removed": lambda it: it["properties"].pop("url"),
+    "a field renamed": lambda it: it["properties"].update(link=it["properties"].pop("url")),
+    "another type": lambda it: _entity(it)["properties"]["start"].update(type="string"),
+    "a required field made optional": lambda it: it["required"].remove("coverage"),
+    "a new value of a closed list": lambda it: _entity(it)["properties"]["field"]["enum"].append("summary"),
+    "a limit loosened": lambda it: _entity(it)["properties"]["score"].update(maximum=100),
+}
+OPTIONAL = {"name": "later", "type": ["null", "string"], "default": None}
+NESTED = {"type": "record", "name": "Later", "fields": [{"name": "x", "type": "double"}]}
+AVRO: Edits = {
+    "a new optional text": lambda it: it["fields"].append(OPTIONAL),
+    "a new optional record": lambda it: it["fields"].append(OPTIONAL | {"type": ["null", NESTED]}),
+    "a new optional field of an entity": lambda it: _entity(it)["fields"].append(OPTIONAL),
+    "a new number with a default": lambda it: it["fields"].insert(0, {"name": "later", "type": "long", "default": 0}),
+    "other descriptions": lambda it: it.update(doc="Other words."),
+    "another order of fields": lambda it: it["fields"].append(it["fields"].pop(0)),
+    "a field without a default removed": lambda it: it["fields"].remove(_field(it, "entities")),
+    "a field renamed": lambda it: _field(it, "id").update(name="article_id"),
+    "another type": lambda it: _field(_entity(it), "start").update(type="string"),
+    "a wider type, which old readers cannot read": lambda it: _field(_entity(it), "start").update(type="long"),
+    "a new field without a default": lambda it: it["fields"].append({"name": "later", "type": "string"}),
+    "a required field that may be null": lambda it: _field(it, "id").update(type=["null", "string"]),
+}
+
+
+def _protobuf() -> dict[str, str]:
     text = contract("PROTOBUF")
-    head, marker, rest = text.partition("message Entity {")
+
+    def replaced(old: str, new: str) -> str:
+        assert text.count(old) == 1, old
+        return text.replace(old, new)
 
     def with_field(line: str, more: str = "") -> str:
         last = "  repeated Task tasks = 15;\n"
-        assert last in text
-        return text.replace(last, f"{last}  {line}\n") + more
+        return replaced(last, f"{last}  {line}\n") + more
 
-    def replaced(old: str, new: str, *, inside: str = text) -> str:
-        assert inside.count(old) == 1, old
-        return inside.replace(old, new)
-
-    yield "a new optional text", True, with_field("optional string later = 22;")
-    yield "a new message", True, with_field("Later later = 22;", "message Later {\n  double x = 1;\n}\n")
-    yield (
-        "a new optional field of an entity",
-        True,
-        head
-        + marker
-        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 13;"),
-    )
-    yield "a new list", True, with_field("repeated int64 later = 22;")
-    yield "other comments", True, text.replace("// ", "// Note: ")
-    yield "a new enum", True, with_field("Kind later = 22;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n")
-    yield "another type", False, replaced("int32 start = 2;", "string start = 2;")
-    yield "another way to write a number", False, replaced("int32 tokens = 1;", "sint32 tokens = 1;")
-    yield "a message renamed", False, replaced("message Coverage {", "message Seen {").replace(
-        "Coverage coverage", "Seen coverage"
-    )  # fmt: skip
-    yield "another package", False, replaced("package enricher.v1;", "package enricher.v2;")
-    yield "a message where a text was", False, replaced("string id = 2;", "Model id = 2;")
-    yield "two fields in one oneof", False, replaced(
-        "  optional string language = 3;", "  oneof one {\n    string language = 3;\n    string joined = 5;\n  }"
-    ).replace("  optional string url = 5;\n", "")  # fmt: skip
+    of_entity, of_coverage = "  optional string task = 7;\n", "message Coverage {"
+    one_of = "  oneof one {\n    string language = 3;\n    string joined = 5;\n  }"
+    return {
+        "a new optional text": with_field("optional string later = 22;"),
+        "a new message": with_field("Later later = 22;", "message Later {\n  double x = 1;\n}\n"),
+        "a new optional field of an entity": replaced(of_entity, f"{of_entity}  optional string later = 13;\n"),
+        "a new list": with_field("repeated int64 later = 22;"),
+        "other comments": text.replace("// ", "// Note: "),
+        "a new enum": with_field("Kind later = 22;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n"),
+        "another type": replaced("int32 start = 2;", "string start = 2;"),
+        "another way to write a number": replaced("int32 tokens = 1;", "sint32 tokens = 1;"),
+        "a message renamed": replaced(of_coverage, "message Seen {").replace("Coverage coverage", "Seen coverage"),
+        "another package": replaced("package enricher.v1;", "package enricher.v2;"),
+        "a message where a text was": replaced("string id = 2;", "Model id = 2;"),
+        "two fields in one oneof": replaced("  optional string language = 3;", one_of).replace(
+            "  optional string url = 5;\n", ""
+        ),
+    }
