@@ -90,41 +90,61 @@ def parent_of(folder: Path, *programs: str, grace_s: float = 30.0, until_done: b
         assert [] == children_in(folder)
 
 
-def test_stop_lets_all_drain_and_ends_with_zero(tmp_path: Path) -> None:
-    """Asked once, each child ends in good order."""
-    with parent_of(tmp_path, WORKING, WORKING, WORKING) as run:
-        run.until_ready(3)
-        assert [0, 1, 2] == run.processes.running()
-        run.processes.stop()
-        assert 0 == run.code()
-        assert [True] * 3 == [run.drained(index) for index in range(3)]
-        assert [] == run.processes.running()
+FAILING = "ready(NAME); sys.stdin.read(); sys.exit({})"
+"""A child that fails while it drains."""
+Act = Callable[[Run, Sequence[psutil.Process]], None]
+
+
+def stop(run: Run, _children: Sequence[psutil.Process]) -> None:
+    """Ask all to end."""
+    run.processes.stop()
+
+
+def kill_one(_run: Run, children: Sequence[psutil.Process]) -> None:
+    """Kill the first one without asking."""
+    children[0].kill()
+
+
+def freeze_and_kill(_run: Run, children: Sequence[psutil.Process]) -> None:
+    """The first one stands still, and the second one is killed."""
+    children[0].suspend()
+    children[1].kill()
+
+
+def let_end(run: Run, _children: Sequence[psutil.Process]) -> None:
+    """The first one ends by itself."""
+    (run.folder / "go").touch()
+
+
+def ends_with(code: str) -> str:
+    """A child that ends so once it may."""
+    return f"ready(NAME); until('go'); {code}"
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("sys.exit(0)", 0), ("sys.exit(3)", 3), ("sys.exit(12)", 12), ("os.kill(os.getpid(), signal.SIGKILL)", 137)],
+    ("programs", "act", "code", "drained"),
+    [
+        pytest.param([WORKING] * 3, stop, 0, {0, 1, 2}, id="all are asked to end, and drain"),
+        pytest.param([ends_with("sys.exit(0)"), WORKING, WORKING], let_end, 0, {1, 2}, id="one is done"),
+        pytest.param([ends_with("sys.exit(12)"), WORKING, WORKING], let_end, 12, {1, 2}, id="one fails"),
+        pytest.param([WORKING, WORKING, WORKING], kill_one, 137, {1, 2}, id="one is killed, as a shell says it"),
+        pytest.param([ends_with("sys.exit(3)"), FAILING.format(7)], let_end, 3, set(), id="the cause counts"),
+        pytest.param([WORKING, FAILING.format(6)], stop, 6, {0}, id="one fails while all are asked to end"),
+        pytest.param([DEAF, WORKING, WORKING], freeze_and_kill, 137, {2}, id="a frozen one is killed after the grace"),
+        pytest.param([DEAF, WORKING], stop, 7, {1}, id="one that does not drain is killed: no progress"),
+    ],
 )
-def test_the_first_that_ends_ends_all_with_its_code(tmp_path: Path, end: str, code: int) -> None:
-    """The others drain; a signal is reported as a shell does."""
-    with parent_of(tmp_path, f"until('1'); until('2'); {end}", WORKING, WORKING) as run:
+def test_the_first_that_ends_ends_all_with_its_code(
+    tmp_path: Path, programs: Sequence[str], act: Act, code: int, drained: set[int]
+) -> None:
+    """The others drain within the grace; what failed first is what to look at."""
+    with parent_of(tmp_path, *programs, grace_s=0.5 if DEAF in programs else 30.0) as run:
+        children = run.until_ready(len(programs))
+        assert [*range(len(programs))] == run.processes.running()
+        act(run, children)
         assert code == run.code()
-        assert run.drained(1)
-        assert run.drained(2)
-
-
-def test_the_cause_is_the_code_though_others_fail_while_they_drain(tmp_path: Path) -> None:
-    """What failed first is what to look at."""
-    with parent_of(tmp_path, "until('1'); sys.exit(3)", "ready(NAME); sys.stdin.read(); sys.exit(7)") as run:
-        assert 3 == run.code()
-
-
-def test_a_failure_while_all_are_asked_to_end_is_no_clean_end(tmp_path: Path) -> None:
-    """Its code is the whole's."""
-    with parent_of(tmp_path, WORKING, "ready(NAME); sys.stdin.read(); sys.exit(6)") as run:
-        run.until_ready(2)
-        run.processes.stop()
-        assert 6 == run.code()
+        assert drained == {index for index in range(len(programs)) if run.drained(index)}
+        assert [] == run.processes.running()
 
 
 def test_until_done_a_child_that_ends_with_zero_leaves_the_others_at_work(tmp_path: Path) -> None:
@@ -141,25 +161,6 @@ def test_until_done_a_child_that_dies_ends_all(tmp_path: Path) -> None:
     with parent_of(tmp_path, DEAF, WORKING, until_done=True) as run:
         run.until_ready(2)[0].kill()
         assert 137 == run.code()
-        assert run.drained(1)
-
-
-def test_a_frozen_child_does_not_keep_a_parent_that_ends(tmp_path: Path) -> None:
-    """It is killed after the grace; the code is that of the child that ended all."""
-    with parent_of(tmp_path, DEAF, WORKING, WORKING, grace_s=0.5) as run:
-        frozen, killed, _ = run.until_ready(3)
-        frozen.suspend()
-        killed.kill()
-        assert 137 == run.code()
-        assert run.drained(2)
-
-
-def test_a_child_that_does_not_end_within_the_grace_is_killed(tmp_path: Path) -> None:
-    """With the exit code of no progress, if nothing else ended all."""
-    with parent_of(tmp_path, DEAF, WORKING, grace_s=0.5) as run:
-        run.until_ready(2)
-        run.processes.stop()
-        assert 7 == run.code()
         assert run.drained(1)
 
 
