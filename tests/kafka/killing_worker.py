@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
@@ -39,17 +38,12 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _crash() -> None:
-    ctypes.memset(0, 1, 1)
-
-
 def _hang() -> None:
     threading.Event().wait()
 
 
 DEATHS: Mapping[str, Callable[[], None]] = {
     "kill": _kill,
-    "crash": _crash,
     "no memory": _lack_memory,
     "hang": _hang,
 }

@@ -27,9 +27,7 @@ pytestmark = pytest.mark.broker
 
 NOBODY = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
 WORK_S = 180.0
-LONG_S = 10
-"""After so many seconds a worker repeats what it waits for."""
-SAYS = re.compile(r"not connected after (\d+) of (\d+) s")
+SAYS = re.compile(r"not connected after \d+ of \d+ s")
 
 
 @pytest.fixture
@@ -40,18 +38,13 @@ def beyond(proxy: Proxy, topics: Topics) -> Topics:
     return replace(topics, environment=environment)
 
 
-def waited_s(log: Path) -> int:
-    """How long the worker has been waiting for its brokers, from its log; 0 before the first line."""
-    return max((int(waited) for waited, _ in SAYS.findall(log.read_text())), default=0)
-
-
 def test_a_broker_that_comes_up_after_the_worker_is_waited_for(beyond: Topics, proxy: Proxy, tmp_path: Path) -> None:
     """The worker is alive and not ready as long as it takes, logs what it waits for, and then works."""
     log = tmp_path / "log"
     proxy.apply(away := Cut(Match()))
     with worker(beyond.environment, log=log, stub=True) as process:
         seen = Running(process, tmp_path)
-        until(lambda: waited_s(log) >= LONG_S, "it has waited for long", WORK_S)
+        until(lambda: bool(SAYS.search(log.read_text())), "it waits", WORK_S)
         assert (200, 503, 503) == seen.probes()
         assert "connecting with the brokers\n" == seen.get("/startupz").text
         assert 1 == seen.metric("enricher_state", enricher_state="starting")

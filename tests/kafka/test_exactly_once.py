@@ -42,11 +42,11 @@ WORK_S = 120.0
 
 
 def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topics, tmp_path: Path) -> None:
-    """Two workers, one of them stopped or killed and started again and again while both have work."""
+    """Two workers, one of them killed, started again and stopped while both have work."""
     places: dict[tuple[int, int], Sent] = {}
     environment = topics.environment | QUICK_FAILOVER | {"ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "4"}
     with worker(environment, stub=True) as steady:
-        for seed, number in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)):
+        for seed, number in enumerate((signal.SIGKILL, signal.SIGTERM)):
             log = tmp_path / f"{seed}.log"
             with worker(environment | GUEST, log=log, stub=True) as guest:
                 wait_until(partial(has_partitions, log), WORK_S, "the other one has partitions")
@@ -66,7 +66,7 @@ def has_partitions(log: Path) -> bool:
     return "partitions assigned" in log.read_text()
 
 
-BACKLOG, HEADLINES = 3_000, 10
+BACKLOG, HEADLINES = 1_500, 10
 
 
 def both_of(topics: Topics) -> tuple[Topics, dict[str, str]]:

@@ -61,8 +61,6 @@ def test_records_that_kill_are_dead_lettered_and_all_others_enriched(topics: Top
 @pytest.mark.parametrize(
     ("death", "place", "exit_code"),
     [
-        ("crash", "inference", -signal.SIGSEGV),
-        ("hang", "inference", 7),
         ("hang", "reading", 7),
         ("no memory", "reading", 1),
         ("kill", "writing", -signal.SIGKILL),
@@ -77,7 +75,7 @@ def test_a_record_is_found_by_each_kind_of_death(
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
     log, exits = tmp_path / "workers.log", list[int]()
     how = {DEATH: death, PLACE: place, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "5"}
-    short = {"ENRICHER_WORKER__STALL_TIMEOUT_S": "6", "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "6"}
+    short = {"ENRICHER_WORKER__STALL_TIMEOUT_S": "6"}
     while (not exits or exits[-1] != 0) and len(exits) <= 1 + MAX_DEATHS + 2:
         exits.append(life(topics, "worker-0", log, **short, **how))
     assert exits[-1] == 0, log.read_text("utf-8")[-5_000:]

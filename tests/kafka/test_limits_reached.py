@@ -31,7 +31,6 @@ pytestmark = pytest.mark.broker
 WORKERS, ARTICLES, LIMIT = 3, 3_000, 100
 MAX_IN_A_ROW = "ENRICHER_DEAD_LETTERS__MAX_IN_A_ROW"
 BROKEN = {"ENRICHER_ARTICLES__FIELDS": '{"id": "/uuid"}', MAX_IN_A_ROW: str(LIMIT)}
-UNLIMITED = {MAX_IN_A_ROW: "0", "ENRICHER_DEAD_LETTERS__MAX_RATIO": "0"}
 
 
 def named(index: int) -> dict[str, str]:
@@ -96,14 +95,6 @@ def test_a_broken_mapping_ends_all_workers_until_it_is_accepted(topics: Topics, 
 def accept(topics: Topics) -> Result:
     """Let the workers go on."""
     return run("dead-letters", "accept", topics.group, env=topics.environment)
-
-
-def test_without_limits_everything_is_dead_lettered(topics: Topics) -> None:
-    """The control: nothing else keeps a worker with this mapping from it."""
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_000)))
-    with worker(topics.environment | BROKEN | UNLIMITED, "--until-caught-up", stub=True) as process:
-        assert process.wait(WORK_S) == 0
-    assert len(places) == letters_in(topics)
 
 
 def test_outputs_too_large_for_their_topic_count_before_the_commit(topics: Topics, tmp_path: Path) -> None:

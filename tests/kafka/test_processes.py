@@ -20,7 +20,6 @@ from kafka.harness import (
     worker,
 )
 from support.forked import Forked
-from support.operating import expel
 from support.patience import wait_until
 from support.topics import Topics
 
@@ -69,32 +68,6 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
     said = log.read_text()
     for index in (0, 1):
         assert re.search(rf"^\[{index}\] .* done: \d+ published", said, re.MULTILINE)
-
-
-def test_a_child_that_is_killed_ends_all_and_a_restart_loses_nothing(topics: Topics, tmp_path: Path) -> None:
-    """SIGKILL of one of two: the other drains, the parent ends with 137, and the next one goes on; each comes out once.
-
-    The log is JSON with the process inside each line; the parent's own lines have none.
-    """
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(300, seed=5)))
-    log, environment = tmp_path / "log", topics.environment | SILENT | QUICK_FAILOVER
-    with worker(environment | SLOW, "--processes", "2", log=log, stub=True) as parent:
-        wait_until(lambda: published(topics) > 20, WORK_S, "the first records")
-        # One that is still starting would end before it has anything to drain.
-        wait_until(lambda: log.read_text().count("partitions assigned") > 1, WORK_S, "each has partitions")
-        children = children_of(parent)
-        children[0].kill()
-        assert parent.wait(WORK_S) == 137
-    assert_gone(children)
-    lines = [orjson.loads(line) for line in log.read_bytes().splitlines() if line.startswith(b"{")]
-    [drained] = [line for line in lines if line["message"].startswith("done: ")]
-    [ended] = [line for line in lines if "ending all processes" in line["message"]]
-    assert f"process {1 - drained['process']} ended with code 137: ending all processes" == ended["message"]
-    assert "process" not in ended
-    expel(topics.bootstrap_servers, topics.group)  # else the next ones wait until the session of the killed one ends
-    with worker(environment, "--processes", "2", "--until-caught-up", stub=True) as successor:
-        assert successor.wait(WORK_S) == 0
-    assert_all_is_there_once(topics, places)
 
 
 def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:

@@ -107,11 +107,9 @@ class OnlyOffsetsAreKept(Clients):
         ("commit and abort", EveryReaderSeesAll, "a committed reader saw 'before', 'aborted', 'behind'"),
         ("fencing by transactional id", NoTwoIdsAreOne, "the first producer's commit was accepted"),
         ("fencing by generation", NoGenerationIsChecked, "an older generation was accepted"),
-        ("offsets in the transaction", EveryReaderSeesAll, "with 2 sent the answer 1"),
         ("offsets in the transaction", OffsetsGoTheirOwnWay, "after the abort 2"),
         ("offsets in the transaction", OnlyOffsetsAreKept, "with None instead of its text"),
         ("expiry by timeout", NothingExpires, "still open"),
-        ("expiry by timeout", EveryReaderSeesAll, "saw 'abandoned', 'behind', 'last'"),
     ],
 )
 def test_a_trial_can_tell_when_its_promise_does_not_hold(
@@ -141,13 +139,17 @@ def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: To
         replace(good, name="refused", trial=failing(BrokerError("no right"))),
         replace(good, name="bug", trial=failing(KeyError("x"))),
     ]
-    with Trials(config_for(topics), [*bad, good]) as trials:
+    config = config_for(
+        topics, group_id="news / Nachrichten \u00e4 " + "x" * 300
+    )  # a topic may not be called like that
+    with Trials(config, [*bad, good]) as trials:
         outcomes = {result.promise.name: result.outcome for result in trials.results()}
     assert outcomes["commit and abort"].holds is True
     assert [(outcomes[name].holds, outcomes[name].seen) for name in ("refused", "bug")] == [
         (None, "no right"),
         (None, "KeyError: 'x'"),
     ]
+    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
 
 
 def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
@@ -156,12 +158,4 @@ def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
     with Trials(config, [promise_called("commit and abort")]) as trials:
         [result] = trials.results(limit_s=0.0)
     assert (None, "not begun within 0 s") == (result.outcome.holds, result.outcome.seen)
-    assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))
-
-
-def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:
-    """A group's name may contain anything, at any length; a topic's name may not."""
-    config = config_for(topics, group_id="news / Nachrichten \u00e4 " + "x" * 300)
-    with Trials(config, [promise_called("commit and abort")]) as trials:
-        assert [result.outcome.holds for result in trials.results()] == [True]
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))

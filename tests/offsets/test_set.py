@@ -311,33 +311,23 @@ def test_a_time_is_that_of_records_and_the_end_where_none_is_later(topics: Topic
     assert {number: end for number, (_, end) in found.items()} == committed(topics)
 
 
-@pytest.mark.parametrize(
-    ("content", "error", "message"),
-    [
-        ('{"partition": 0}', SettingsError, "line 1: expected"),
+def test_a_file_that_is_not_understood_changes_nothing(topics: Topics, tmp_path: Path) -> None:
+    """The message names the line, or what the topic has: a worker would begin somewhere else."""
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    file = tmp_path / "offsets.jsonl"
+    for content, error, message in (
         ('{"partition": 0, "to": 0}\n7', SettingsError, "line 2: expected"),
         ('{"partition": 0, "to": true}', SettingsError, "line 1: partition and offset are whole numbers"),
         ('{"partition": 0, "to": 1}\n{"partition": 0, "to": 2}', SettingsError, "line 2: .* each partition once"),
         ('{"partition": 4, "to": 0}', SettingsError, "has 4 partitions, not 4"),
         ('{"partition": 1, "to": 100}', BrokerError, r"has offsets 0 to \d+, not 100"),
-    ],
-)
-def test_a_file_that_is_not_understood_changes_nothing(
-    topics: Topics, tmp_path: Path, content: str, error: type[Exception], message: str
-) -> None:
-    """The message names the line, or what the topic has: a worker would begin somewhere else."""
-    publish(topics.bootstrap_servers, topics.input, inputs(40))
-    file = tmp_path / "offsets.jsonl"
-    file.write_text(content, "utf-8")
-    with pytest.raises(error, match=message):
-        set_at(topics, str(file))
-    assert {-1001} == {*committed(topics).values()}
-
-
-def test_a_word_that_is_no_file_is_refused(topics: Topics) -> None:
-    """A typing error must not become an offset."""
+    ):
+        file.write_text(content, "utf-8")
+        with pytest.raises(error, match=message):
+            set_at(topics, str(file))
     with pytest.raises(SettingsError, match=r"--at begining: No such file.*behind-outputs"):
         set_at(topics, "begining")
+    assert {-1001} == {*committed(topics).values()}
 
 
 def test_what_stands_beside_an_offset_is_kept_but_attempts(topics: Topics) -> None:

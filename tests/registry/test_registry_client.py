@@ -307,16 +307,12 @@ class _Forwarding(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.parametrize("way", ["property", "variable"])
-def test_a_proxy_is_asked_for_the_registrys_address(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named by the property or by the environment; the registry's name is for the proxy to look up."""
+def test_a_proxy_is_asked_for_the_registrys_address() -> None:
+    """The registry's name is for the proxy to look up."""
     _Forwarding.seen.clear()
     with http_server(_Forwarding) as url:
         proxy = url.replace("http://", f"http://worker:{PASSWORD}@")
-        if way == "variable":
-            monkeypatch.setenv("HTTP_PROXY", proxy)
-        properties: dict[str, Property] = {"proxy": proxy} if way == "property" else {}
-        assert TEXT == client("http://registry.invalid:8081", properties=properties).schema(SEVEN).text
+        assert TEXT == client("http://registry.invalid:8081", properties={"proxy": proxy}).schema(SEVEN).text
     [(address, credentials)] = _Forwarding.seen
     assert address.startswith("http://registry.invalid:8081/schemas/ids/7")
     assert credentials == f"Basic {base64.b64encode(f'worker:{PASSWORD}'.encode()).decode()}"

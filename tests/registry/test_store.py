@@ -16,7 +16,7 @@ from enricher.worker.contracts import record_schema
 from enricher.worker.registry.registry_client import RegistryClient
 from enricher.worker.registry.store import RecordSchema, SchemaStore
 from enricher.worker.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
-from enricher.worker.wiring.formats import check_formats, check_record_schema, registry_decoders, writer_of
+from enricher.worker.wiring.formats import check_formats, check_record_schema, writer_of
 
 SEVEN = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))
@@ -162,21 +162,6 @@ def test_plain_json_asks_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (True, None) == (writer.ready, writer.schema)
 
 
-@pytest.mark.parametrize(
-    ("output", "name"),
-    [({}, f"{Settings().kafka.output_topic}-value"), ({"subject": "s"}, "s")],
-    ids=["default", "set"],
-)
-def test_the_id_is_asked_for_once(registry: Registry, tmp_path: Path, output: dict[str, str], name: str) -> None:
-    """Under the subject of the settings; by default it is that of the output topic."""
-    register(registry, name)
-    writer, prepare = writer_of(settings(registry, tmp_path, **output))
-    prepare()
-    prepare()
-    assert writer.ready
-    assert [f"/subjects/{name}"] == [path for _, _, path in registry.requests]
-
-
 def test_a_registry_that_is_away_is_asked_again(registry: Registry, tmp_path: Path) -> None:
     """Each attempt of the start calls it; the check before the model is loaded does not end the process."""
     chosen = settings(registry, tmp_path, subject="s")
@@ -192,6 +177,9 @@ def test_a_registry_that_is_away_is_asked_again(registry: Registry, tmp_path: Pa
     registry.behaviour = None
     prepare()
     assert writer.ready
+    asked = len(registry.requests)
+    prepare()
+    assert asked == len(registry.requests), "once it is known, nobody asks again"
 
 
 def settings_of_readers(url: str, cache: Path, **more: object) -> Settings:
@@ -212,9 +200,3 @@ def test_settings_that_cannot_be_right_are_refused_at_the_start(chosen: Settings
     """Without a connection."""
     with pytest.raises(SettingsError, match=about):
         check_formats(chosen)
-
-
-def test_without_these_settings_there_is_no_registry() -> None:
-    """Neither a check nor a thread."""
-    check_formats(Settings())
-    assert registry_decoders(Settings(), wake=lambda: None) is None

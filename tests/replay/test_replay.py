@@ -16,11 +16,8 @@ from kafka.harness import (
     Sent,
     as_sent,
     assert_exactly_once,
-    header_list,
     publish,
     short_articles,
-    source_of,
-    worker,
 )
 from support.forked import Forked
 from support.operating import delete_group, expel
@@ -149,22 +146,3 @@ def test_what_belongs_to_the_live_workers_is_refused(replay: Replay, option: str
     result = run("replay", *replay.options, option, getattr(replay.live, live), env=replay.live.environment)
     assert isinstance(result.exception, SettingsError)
     assert message in str(result.exception)
-
-
-def test_outputs_name_their_inputs_as_live_ones_do(replay: Replay) -> None:
-    """Consumers find the article of a replayed record, and see no difference but the topic."""
-    fill(replay.live, 8)
-    with replay.started() as process:
-        assert 0 == process.wait(PATIENCE_S)
-    with worker(replay.live.environment, "--until-caught-up", stub=True) as process:
-        assert 0 == process.wait(PATIENCE_S)
-    replayed, live = (
-        {source_of(message): (message.key(), message.value(), _comparable(header_list(message)))
-         for message in read_all(topics.bootstrap_servers, topics.output)}
-        for topics in (replay.own, replay.live)
-    )  # fmt: skip
-    assert replayed == live
-
-
-def _comparable(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    return [(name, value) for name, value in headers if name not in {"traceparent", "enricher.enriched_at"}]

@@ -136,19 +136,6 @@ def test_offsets_set_names_the_right_that_it_needs(secured: Secured) -> None:
     place.check_exactly_once(places)
 
 
-@pytest.mark.broker
-def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
-    """Negative control: without any right the broker refuses to read."""
-    place = place_at(secured, "PASSWORDS", rights=False)
-    places = place.publish(0, 3)
-    other = place_at(secured, "PASSWORDS")
-    assert other.topics.input != place.topics.input
-    outcome = place.work()
-    assert outcome.code == 4, outcome.said
-    assert place.outputs() == []
-    assert places
-
-
 def test_the_page_names_the_rights() -> None:
     """Operation and resource type of each: the page and these tests agree."""
     rows = [
@@ -203,18 +190,6 @@ def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured
     assert "READ on groups" in found["advice"]
     assert "clean-up" not in checks, "nothing was made, so nothing is left"
     assert not checks.keys() & {promise.name for promise in PROMISES}
-
-
-@pytest.mark.broker
-def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
-    """The trials run, and what they leave is a warning."""
-    place = place_at(secured, "PASSWORDS")
-    give(secured, rights_of(place, "CREATE topic", "READ topic", "WRITE topic"))
-    _, checks = tried(place)
-    assert checks["commit and abort"]["verdict"] == "ok", checks
-    [left] = names_at(place)
-    assert f"topic '{left}'" in checks["clean-up"]["seen"]
-    assert "Needed: DELETE on the topic" in checks["clean-up"]["seen"]
 
 
 @pytest.mark.broker

@@ -146,9 +146,9 @@ class Place:
         kept = {name: value for name, value in properties.items() if name not in without}
         return replace(self, environment={**self.environment, "ENRICHER_KAFKA__PROPERTIES": json.dumps(kept)})
 
-    def run(self, *arguments: str, stdin: str = "") -> Outcome:
+    def run(self, *arguments: str) -> Outcome:
         """Run a command to its end."""
-        with self.started(*arguments, stdin=stdin) as command:
+        with self.started(*arguments) as command:
             return command.outcome()
 
     def work(self) -> Outcome:
@@ -156,13 +156,11 @@ class Place:
         return self.run("run", "--until-caught-up")
 
     @contextmanager
-    def started(self, *arguments: str, stdin: str = "") -> Iterator[Command]:
+    def started(self, *arguments: str) -> Iterator[Command]:
         """A command, killed at the end if it still runs."""
         log = new_log("command")
-        given = log.with_suffix(".in")
-        given.write_text(stdin, "utf-8")
         environment = {**os.environ, **self.environment}
-        with Forked([STUB_WORKER, *arguments], environment, log, stdin=given, stdout=log) as process:
+        with Forked([STUB_WORKER, *arguments], environment, log, stdout=log) as process:
             yield Command(process, log)
 
     def publish(self, first: int, count: int) -> dict[tuple[int, int], Sent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -62,78 +62,39 @@ def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) ->
     return next(check for check in report.checks if check.name == name)
 
 
-def _swap(outputs: list[Output]) -> None:
-    outputs[20], outputs[21] = outputs[21], outputs[20]
+def _take_header(outputs: list[Output], place: int, name: str) -> None:
+    outputs[place].headers[name] = outputs[place + 1].headers[name]
 
 
-def _move(outputs: list[Output]) -> None:
-    outputs[19].partition = 3  # the last one of the first partition
+def test_each_wrong_output_is_found_and_named_once(shared: Topics, published: Inputs) -> None:
+    """One output each is left out, doubled, swapped, misplaced or changed: exactly these nine are reported."""
 
+    def change(outputs: list[Output]) -> None:
+        outputs[5].value = b"cut"
+        outputs[19].partition = 3  # the last one of the first partition
+        outputs[20], outputs[21] = outputs[21], outputs[20]
+        outputs[26].key = b"another"
+        outputs[28].value = None
+        del outputs[28].headers["content-type"]
+        _take_header(outputs, 29, "enricher.record.id")
+        _take_header(outputs, 34, "enricher.version")
+        outputs.append(outputs[36])
+        del outputs[24]
 
-def _rekey(outputs: list[Output]) -> None:
-    outputs[25].key = b"another"
-
-
-def _delete(outputs: list[Output]) -> None:
-    outputs[25].value = None
-    del outputs[25].headers["content-type"]
-
-
-def _cut(outputs: list[Output]) -> None:
-    outputs[5].value = b"cut"
-
-
-def _take_header(name: str) -> Callable[[list[Output]], None]:
-    return lambda outputs: outputs[25].headers.update({name: outputs[26].headers[name]})
-
-
-CHANGES: dict[str, Callable[[list[Output]], object]] = {
-    "lost": lambda outputs: outputs.pop(25),
-    "doubled": lambda outputs: outputs.append(outputs[25]),
-    "order": _swap,
-    "partition": _move,
-    "keys": _rekey,
-    "tombstones": _delete,
-    "dead letters": _cut,
-    "record ids": _take_header("enricher.record.id"),
-    "versions": _take_header("enricher.version"),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_one_wrong_output_is_found_and_named_and_nothing_else(shared: Topics, published: Inputs, name: str) -> None:
-    """One output is left out, doubled, swapped, misplaced or changed; exactly that is reported."""
-    complete(shared, CHANGES[name], published[1])
-    check = check_of(shared, name)
-    assert (check.failed, len(check.examples)) == (1, 1)
-
-
-def test_records_without_a_version_are_counted_and_break_nothing(shared: Topics, published: Inputs) -> None:
-    """The group was upgraded while it ran: records without a version lie between those that have one."""
-
-    def strip(outputs: list[Output]) -> None:
-        for output in (*outputs[:30], *outputs[50:55]):
-            output.headers.pop("enricher.version", None)
-
-    complete(shared, strip, published[1])
+    complete(shared, change, published[1])
+    names = ("lost", "doubled", "order", "partition", "keys", "tombstones", "dead letters", "record ids", "versions")
     report = verified(shared)
-    assert report.holds
-    versions = next(check for check in report.checks if check.name == "versions")
-    assert report.facts["records"] + report.facts["tombstones"] == (
-        report.facts["records without a version"] + versions.checked
-    )
-    assert report.facts["records without a version"] > 20
+    assert dict.fromkeys(names, (1, 1)) == {
+        check.name: (check.failed, len(check.examples)) for check in report.checks if check.failed
+    }
 
 
-@pytest.mark.parametrize("name", ["value.omitted_bytes", "key.omitted_bytes", "batch.offset"])
-def test_a_wrong_dead_letter_is_found_whatever_headers_its_input_has(
-    shared: Topics, published: Inputs, name: str
-) -> None:
-    """The header came with the input and stands before those of the worker, as workers before 0.1.0 left it there."""
+def test_a_wrong_dead_letter_is_found_whatever_headers_its_input_has(shared: Topics, published: Inputs) -> None:
+    """The header came with the input and stands before those of the worker."""
 
     def forge(outputs: list[Output]) -> None:
-        _cut(outputs)
-        outputs[5].headers = {f"enricher.dlq.{name}": b"3", **outputs[5].headers}
+        outputs[5].value = b"cut"
+        outputs[5].headers = {"enricher.dlq.batch.offset": b"3", **outputs[5].headers}
 
     complete(shared, forge, published[1])
     assert 1 == check_of(shared, "dead letters").failed
