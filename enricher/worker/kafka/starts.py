@@ -260,7 +260,7 @@ class StartOffsets:
         )
 
     def _some(self, topic: str, numbers: Sequence[int]) -> Sequence[int]:
-        """These partitions as a command must name them: none if they are all of the topic."""
+        """The partitions that a command must name: none if they are all of the topic."""
         return numbers if len(numbers) < self._watch.partitions[topic] else ()
 
     def _note(self, trouble: TransactionTrouble, waiting: Sequence[Partition], now_s: float) -> None:

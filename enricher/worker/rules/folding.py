@@ -50,7 +50,7 @@ _CHANGING = re.compile(rf"(?! (?!{_NOT_SEEN})\S)\s+(?:{_NOT_SEEN}++\s+)*|`|[!-~]
 """Pieces that `Spelling` may change: runs of white space, also around what nobody sees, and text beyond ASCII with the
 letter under its marks."""
 _SOUND_MARKS = "\uff9e\uff9f"
-"""Those of half-width katakana are letters by Unicode's categories, but marks after NFKC."""
+"""The sound marks of half-width katakana: letters by Unicode's categories, but marks after NFKC."""
 _JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
 
 
