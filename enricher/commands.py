@@ -19,7 +19,7 @@ GROUPS = {
     "enricher": Group(
         """Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.
 
-    Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that --config or ENRICHER_CONFIG
+    Settings come from ENRICHER_... variables or enricher.toml (or the file that --config or ENRICHER_CONFIG
     names); `enricher settings` lists them.""",
         {
             "run": "worker.commands.run:run",

@@ -179,7 +179,7 @@ def _empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _no_settings_from_outside(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _empty_folder: Path
 ) -> Iterator[None]:
-    """No setting of the developer's own environment, and no `.env` or TOML file of the current folder, reaches a test.
+    """No setting of the developer's own environment, and no TOML file of the current folder, reaches a test.
 
     A test that asks for a folder runs in it; the others, thousands, run in one that is emptied after each.
     """

@@ -46,30 +46,24 @@ def test_input_topics_have_an_order_and_may_be_one(monkeypatch: pytest.MonkeyPat
 
 
 def test_stronger_sources_win_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A TOML file, above it `.env`, above that the environment; each hides the fields that it names, not their group.
+    """A TOML file, above it the environment, which hides the fields that it names, not their group.
 
     The TOML file may begin with a byte order mark, which some editors write.
     """
-    names = {"toml": "bootstrap_servers", "dotenv": "input_topic", "both": "group_id", "all": "output_topic"}
-    toml = "".join(f'{name} = "toml"\n' for name in names.values() if name != "group_id")
-    write("enricher.toml", f"\ufeff[kafka]\n{toml}")
-    write(".env", "".join(f"ENRICHER_KAFKA__{names[each].upper()}=dotenv\n" for each in ("dotenv", "both", "all")))
-    for each in ("both", "all"):
-        monkeypatch.setenv(f"ENRICHER_KAFKA__{names[each].upper()}", "environment")
+    write("enricher.toml", '\ufeff[kafka]\ninput_topic = "toml"\noutput_topic = "toml"\n')
+    for name in ("GROUP_ID", "OUTPUT_TOPIC"):
+        monkeypatch.setenv(f"ENRICHER_KAFKA__{name}", "environment")
     kafka = load_settings().kafka
-    assert ["toml", "dotenv", "environment", "environment"] == [getattr(kafka, name) for name in names.values()]
+    assert ("toml", "environment", "environment") == (kafka.input_topic, kafka.group_id, kafka.output_topic)
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch, source: str, text: str) -> None:
-    """Let a source have this text: the TOML file, or a variable of the environment or of `.env` in each line."""
+    """Let a source have this text: the TOML file, or a variable of the environment in each line."""
     if source == "toml":
         write("enricher.toml", text)
     for line in text.splitlines() if source != "toml" else ():
         name, _, value = line.partition("=")
-        if source == "environment":
-            monkeypatch.setenv(name, value)
-        else:
-            write(".env", f"{name}='{value}'\n")
+        monkeypatch.setenv(name, value)
 
 
 NEAREST = "no such setting; did you mean ENRICHER_KAFKA__GROUP_ID? (see 'enricher settings', or deploy/upgrading.md)"
@@ -141,12 +135,9 @@ WRONG_FILES = [
     ("toml", f'[kafka]\nrequest_timeout_s = "{SECRET}"\n', "enricher.toml: kafka.request_timeout_s: "),
     ("toml", "[kafka\n", "enricher.toml: Expected ']' at the end of a table declaration (at line 1"),
     ("toml", '[articles.fields]\nbody = "text"\n', "'text' is not a JSON Pointer"),
-    ("dotenv", "ENRICHER_CONFIG=other.toml", "ENRICHER_CONFIG has no effect in .env"),
-    ("dotenv", "ENRICHER_SERVICE_HOST=10.0.0.11", "ENRICHER_SERVICE_HOST"),  # Kubernetes writes no files
 ]
 MISTAKES = [
     *WRONG_FILES,
-    *(("dotenv", *each) for each in [*UNKNOWN, *WRONG_PROPERTIES]),
     *(("environment", *each) for each in [*UNKNOWN, *WRONG_PROPERTIES, *WRONG_VARIABLES]),
 ]
 
@@ -204,43 +195,29 @@ def test_variables_of_services_are_ignored(monkeypatch: pytest.MonkeyPatch, serv
     assert 9000 == load_settings().health.port
 
 
-@pytest.mark.parametrize("name", ["enricher.toml", ".env"])
-def test_a_file_that_is_not_utf8_is_named_and_not_quoted(name: str) -> None:
+def test_a_file_that_is_not_utf8_is_named_and_not_quoted() -> None:
     """What stands around the wrong byte may be a password."""
-    Path(name).write_bytes(f"# {SECRET}".encode() + b"\xff\n")
-    assert f"{name}: not UTF-8" == mistake()
+    Path("enricher.toml").write_bytes(f"# {SECRET}".encode() + b"\xff\n")
+    assert "enricher.toml: not UTF-8" == mistake()
 
 
-def test_the_name_of_the_toml_file_counts_in_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a `.env` it would be overlooked; but that may be the very file that the environment was made from."""
-    write(".env", "ENRICHER_CONFIG=other.toml\n")
-    write("other.toml", '[kafka]\ngroup_id = "a"\n')
-    write("enricher.toml", '[kafka]\ngroup_id = "unread"\ninput_topic = "unread"\n')
-    monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
-    assert ("a", "articles") == (load_settings().kafka.group_id, load_settings().kafka.input_topic)
-
-
-def test_the_files_in_force_are_told_on_one_line(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With their folder; a file with other programs' variables alone is none of them."""
+def test_the_file_in_force_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With its folder; the one that `ENRICHER_CONFIG` names is read instead of `enricher.toml`."""
     caplog.set_level(logging.INFO)
-    write(".env", "OTHER=1\n")
     load_settings()
     assert [] == caplog.messages
-    write(".env", "ENRICHER_KAFKA__GROUP_ID=a\n")
-    write("enricher.toml", "")
+    write("enricher.toml", '[kafka]\ngroup_id = "unread"\ninput_topic = "unread"\n')
     here = Path.cwd()
     load_settings()
-    assert [f"settings come from {here / 'enricher.toml'} and {here / '.env'}"] == caplog.messages
-    write("other.toml", "")
+    assert [f"settings come from {here / 'enricher.toml'}"] == caplog.messages
+    write("other.toml", '[kafka]\ngroup_id = "a"\n')
     monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
-    load_settings()
-    assert f"settings come from {here / 'other.toml'} and {here / '.env'}" == caplog.messages[-1]
+    assert ("a", "articles") == (load_settings().kafka.group_id, load_settings().kafka.input_topic)
+    assert f"settings come from {here / 'other.toml'}" == caplog.messages[-1]
     write("other.toml", "[kafkaa]\n")
     caplog.clear()
-    assert "kafkaa" in mistake(), "and the files are told before a mistake in them"
-    assert f"settings come from {here / 'other.toml'} and {here / '.env'}" == caplog.messages[0]
+    assert "kafkaa" in mistake(), "and the file is told before a mistake in it"
+    assert f"settings come from {here / 'other.toml'}" == caplog.messages[0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`enricher settings`, its tables for the page deploy/settings.md, and a `.env` in a folder that somebody else controls.
+"""`enricher settings`, its tables for the page deploy/settings.md, and a file in a folder that somebody else controls.
 
 Such a file loads no code, and every command logs that it is read.
 """
@@ -109,18 +109,18 @@ FILE = "articles.jsonl"
 
 
 def hostile_folder() -> None:
-    """Write a `.env` with a library that librdkafka would load before it connects."""
-    properties = json.dumps({"plugin.library.paths": str(Path("plugin.so").absolute())})
-    Path(".env").write_text(f"ENRICHER_KAFKA__PROPERTIES={properties}\n", "utf-8")
+    """Write settings with a library that librdkafka would load before it connects."""
+    library = str(Path("plugin.so").absolute())
+    Path("enricher.toml").write_text(f'[kafka.properties]\n"plugin.library.paths" = "{library}"\n', "utf-8")
     Path(FILE).write_text('{"id": "1", "body": "Lisbon"}\n', "utf-8")
 
 
 @pytest.mark.parametrize("command", [["publish", FILE], ["verify"]], ids=lambda command: command[0])
-def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_no_command_loads_what_a_file_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:
     """It ends before it connects, and has logged the file."""
     caplog.set_level(logging.INFO)
     hostile_folder()
     result = run(*command)
     assert isinstance(result.exception, SettingsError)
     assert "may not set 'plugin.library.paths': it would load code" in str(result.exception)
-    assert f"settings come from {Path('.env').absolute()}" in caplog.messages
+    assert f"settings come from {Path('enricher.toml').absolute()}" in caplog.messages

@@ -66,7 +66,7 @@ def embedded() -> PreparedModel:
 @cache
 def tokenizer() -> ArticleTokenizer:
     """Its tokenizer."""
-    return ArticleTokenizer(embedded().checkpoint, max_article_tokens=100_000, too_long="truncate")
+    return ArticleTokenizer(embedded().checkpoint, max_article_tokens=100_000)
 
 
 @cache

@@ -165,7 +165,7 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans() -> None:
     arrays = np.load(REFERENCE / "pud_logits.npz")
     labels = np.split(arrays["logits"].argmax(axis=1).astype(np.int32), np.cumsum(arrays["lengths"])[:-1])
     minilm = open_minilm()
-    tokenizer = ArticleTokenizer(minilm, max_article_tokens=100_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(minilm, max_article_tokens=100_000)
     articles = [Article(sentence["id"], "", sentence["text"]) for sentence in sentences]
     scheme = LabelScheme.from_labels(minilm.labels)
     counts: Counter[str] = Counter()

@@ -93,7 +93,7 @@ def engine(minilm: PreparedModel) -> OnnxEngine:
 @pytest.fixture(scope="session")
 def tokenizer(minilm: PreparedModel) -> ArticleTokenizer:
     """Its tokenizer, without an effective limit."""
-    return ArticleTokenizer(minilm.checkpoint, max_article_tokens=100_000, too_long="truncate")
+    return ArticleTokenizer(minilm.checkpoint, max_article_tokens=100_000)
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def built_in() -> ArticleTokenizer:
     """The built-in model's."""
-    return ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS, too_long="truncate")
+    return ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -58,7 +58,7 @@ def test_so_they_are_with_the_tokenizers_of_other_families(
 ) -> None:
     """Where tokens share a character, and where spaces and bytes are tokens."""
     checkpoint = Checkpoint.open(folder_of(family, tmp_path / "model", SCHEMES["IOB2"]))
-    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=LIMIT_TOKENS, too_long="truncate")
+    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=LIMIT_TOKENS)
     for text in TEXTS.values():
         require_same_tokens(tokenizer, text, monkeypatch)
 

@@ -176,7 +176,7 @@ def test_a_configuration_need_not_say_more_than_the_labels(tmp_path: Path) -> No
     labels = json.loads((folder / "config.json").read_bytes())["id2label"]
     (folder / "config.json").write_text(json.dumps({"id2label": labels, "max_position_embeddings": None}))
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    tokenizer = ArticleTokenizer(open_model(folder), max_article_tokens=9, too_long="truncate")
+    tokenizer = ArticleTokenizer(open_model(folder), max_article_tokens=9)
     assert (512, 0) == (tokenizer.max_window_tokens, tokenizer.pad_id)
 
 

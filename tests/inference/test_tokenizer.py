@@ -81,7 +81,7 @@ def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: A
 
 def test_above_the_limit_the_body_is_cut_first(minilm: PreparedModel) -> None:
     """Ids are cut, the title stays whole as long as it fits, and the record says that it was cut."""
-    tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5, too_long="truncate")
+    tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5)
     title, body = (each for each in tokenized(tokenizer, "four five six", "one two three").fields)
     assert (len(title.ids), len(body.ids)) == (3, 2)
     assert _chars(body) == [(0, 4), (5, 9)]
@@ -89,14 +89,6 @@ def test_above_the_limit_the_body_is_cut_first(minilm: PreparedModel) -> None:
     assert [len(part.ids) for part in long_title.fields] == [5, 0]
     assert long_title.truncated
     assert not tokenized(tokenizer, "three four five", "one two").truncated
-
-
-def test_above_the_limit_an_article_can_be_refused_instead(minilm: PreparedModel) -> None:
-    """The message names the rule and both numbers."""
-    tokenizer = ArticleTokenizer(minilm.checkpoint, max_article_tokens=5, too_long="dead_letter")
-    (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
-    assert isinstance(refused, InvalidArticle)
-    assert str(refused) == "at least 6 tokens, and the limit (max_article_tokens) is 5"
 
 
 @pytest.mark.slow
@@ -110,7 +102,7 @@ sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9, too_long="truncate")
+ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9)
 assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 """
     done = subprocess.run(
@@ -182,7 +174,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
 
     @cache
     def made(make: Callable[[], Tokenizer], limit: int = 100) -> ArticleTokenizer:
-        return ArticleTokenizer(opened(make), max_article_tokens=limit, too_long="truncate")
+        return ArticleTokenizer(opened(make), max_article_tokens=limit)
 
     return made
 

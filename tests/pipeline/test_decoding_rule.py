@@ -133,7 +133,7 @@ def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> Non
     schemes = {
         name: EntityHead.of(checkpoint.labels).for_records(skip_addresses=False) for name, checkpoint in read.items()
     }
-    tokenizer = ArticleTokenizer(read["IOB2"], max_article_tokens=100_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(read["IOB2"], max_article_tokens=100_000)
     plain, dice = tokenizer_of(family, special=False), np.random.default_rng(len(family))
     compared, different = 0, []
     for article in (Article("1", *each) for each in texts(PER_FAMILY, seed=len(family))):
@@ -193,7 +193,7 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
     sentences: list[tuple[str, Float32Array, list[dict[str, Any]]]],
 ) -> None:
     """The logits that transformers gave for these very sentences, with their columns called in all the ways."""
-    tokenizer = ArticleTokenizer(Checkpoint.open(MINILM_FOLDER), max_article_tokens=100_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(Checkpoint.open(MINILM_FOLDER), max_article_tokens=100_000)
     plain, compared = plain_embedded(), 0
     names = {name: dict(enumerate(label.written for label in labels)) for name, labels in SCHEMES.items()}
     schemes = {name: EntityHead.of(label_names(each)) for name, each in names.items()}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DECIDING: dict[str, set[str] | bool] = {
     "model": True,
     "batching": True,
-    "articles": {"max_article_tokens", "too_long"},
+    "articles": {"max_article_tokens"},
 }
 """The settings that decide what is loaded, and how it is warmed up."""
 

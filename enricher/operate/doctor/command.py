@@ -18,8 +18,8 @@ from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.runtime.watchdog import Guard, ProcessTimer, Watchdog
-from enricher.worker.settings import Settings, load_settings, settings_files
+from enricher.worker.runtime.watchdog import START_TIMEOUT_S, Guard, ProcessTimer, Watchdog
+from enricher.worker.settings import Settings, load_settings, settings_file
 from enricher.worker.wiring.formats import check_formats, transform_cards
 from enricher.worker.wiring.kafka_clients import kafka_config
 
@@ -95,7 +95,8 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
         settings = load_settings()
         kafka_config(settings)  # the clients' properties and the files that they name are settings too
         check_formats(settings)
-        sources = ", ".join(["the environment", *map(str, settings_files())])
+        file = settings_file()
+        sources = f"the environment, {file}" if file else "the environment"
         yield _report.ok("settings", f"valid, from {sources}")
         if cards := transform_cards(settings):
             yield _report.ok("transforms", ", ".join(map(str, cards)))
@@ -125,5 +126,5 @@ def _start(settings: Settings, parts: Collection[str], guard: Guard) -> Iterator
     if readable:
         yield from article_findings(settings, guard)
     if "model" in parts:
-        with guard("starting", settings.worker.start_timeout_s):
+        with guard("starting", START_TIMEOUT_S):
             yield from model_findings(settings)

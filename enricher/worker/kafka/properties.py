@@ -1,6 +1,6 @@
 """The properties of the Kafka clients: what a worker's clients have, and which ones a user may set.
 
-A user may set none that breaks a promise of the worker, or runs code. Settings may come from a `.env` file in the working
+A user may set none that breaks a promise of the worker, or runs code. Settings may come from a file in the working
 directory, which another user may have written. So no property may load a library or run a command; settings may still choose
 brokers and certificates. `sasl.oauthbearer.*` is allowed: it makes the client request an address over HTTP and read key
 files, but starts nothing.

@@ -61,7 +61,7 @@ def login_properties(kind: str, bootstrap_servers: str, timeout_s: float) -> dic
     if kind == "oidc":
         return made | {"sasl.oauthbearer.method": "oidc"}
     hosts = [server.strip().rpartition(":")[0] for server in bootstrap_servers.split(",")]
-    # Other clouds' tokens are for a namespace or a request. This one is for all of Google's cloud, and a `.env` file that
+    # Other clouds' tokens are for a namespace or a request. This one is for all of Google's cloud, and a settings file that
     # somebody else has written may name the brokers.
     if kind == "gcp" and not all(host.endswith(_GOOGLES) for host in hosts):
         message = f"kafka.token=gcp: all of kafka.bootstrap_servers must be Google's, HOST{_GOOGLES}:PORT"

@@ -10,8 +10,8 @@ from enricher.worker.settings.sources import (
     Settings,
     given_settings,
     load_settings,
-    log_settings_files,
-    settings_files,
+    log_settings_file,
+    settings_file,
     variable_name,
 )
 from enricher.worker.settings.worker import BatchingSettings, TaskSettings

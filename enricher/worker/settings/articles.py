@@ -145,12 +145,10 @@ class ArticleSettings(Group):
         1_000_000, ge=1, description="Characters of title and body; a longer article becomes a dead letter."
     )
     max_article_tokens: int = Field(
-        100_000, ge=1, description="Tokens of title and body; `too_long` says what happens above."
-    )
-    too_long: Literal["truncate", "dead_letter"] = Field(
-        "truncate",
-        description="Above `max_article_tokens`: enrich the beginning, up to the end of a word, and mark the record as "
-        "truncated; or make a dead letter.",
+        100_000,
+        ge=1,
+        description="Tokens of title and body. Above, the beginning is enriched, up to the end of a word, and the record "
+        "is marked as truncated.",
     )
     max_record_bytes: int = Field(
         1_000_000,

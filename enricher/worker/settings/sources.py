@@ -1,8 +1,8 @@
 """Reads the settings: the only reader of the environment. A Python program may also give them.
 
-Each source overrides the earlier ones: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a
-`.env` file, environment variables. Unknown names are refused. A message names each wrong setting as it was written, with
-pydantic's words for the mistake, and never quotes a value.
+Each source overrides the earlier ones: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names),
+environment variables. Unknown names are refused. A message names each wrong setting as it was written, with pydantic's words
+for the mistake, and never quotes a value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
-from dotenv import dotenv_values
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -47,7 +46,6 @@ CONFIG_REASON = (
     f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable; the "
     "option `--config FILE`, before or after any command, takes precedence."
 )
-DOTENV = ".env"
 _LEAST_ALIKE = 0.8
 """The least ratio of difflib for a similar name. Its default of 0.6 finds names that mean something else."""
 _OF_A_SERVICE = re.compile(
@@ -70,14 +68,9 @@ class _TomlSource(TomlConfigSettingsSource):
 class Settings(BaseSettings):
     """All settings of a worker."""
 
-    # A `.env` may contain variables of other programs; `refuse_unknown_groups` checks ours.
+    # The environment has variables of other programs; `refuse_unknown_groups` checks ours.
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        env_file=DOTENV,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
@@ -104,10 +97,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, environment, `.env`, TOML file: each source overrides the later ones."""
-        del file_secret_settings
-        toml = _TomlSource(settings_cls, toml_file=config_file())
-        return init_settings, env_settings, dotenv_settings, toml
+        """Arguments, environment, TOML file: each source overrides the later ones."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _TomlSource(settings_cls, toml_file=config_file())
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -168,11 +160,11 @@ class _GivenSettings(Settings):
 def load_settings(*, log_files: bool = True) -> Settings:
     """Settings from all sources. Raises SettingsError with every mistake, each with the name of its setting.
 
-    `log_files`: also log the files that they come from; False if the log is not set up yet.
+    `log_files`: also log the file that they come from; False if the log is not set up yet.
     """
     try:
         if log_files:
-            log_settings_files()
+            log_settings_file()
         refuse_unknown_groups(Settings.model_fields)
         return Settings()
     except ValidationError as error:
@@ -196,17 +188,16 @@ def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sen
         raise ValueError(message)
 
 
-def settings_files() -> Sequence[Path]:
-    """The files that settings come from, the one that takes precedence last. A `.env` without our settings is left out."""
-    file = Path(DOTENV)
-    has_ours = any(name.upper().startswith(PREFIX) for name in dotenv())
-    return [file.absolute() for file in (config_file(), file if has_ours else None) if file]
+def settings_file() -> Path | None:
+    """The file that settings come from; None if there is none."""
+    file = config_file()
+    return file and file.absolute()
 
 
-def log_settings_files() -> None:
-    """Log where settings come from: anyone who may write to the working folder could have put the files there."""
-    if files := settings_files():
-        log.info("settings come from %s", " and ".join(map(str, files)))
+def log_settings_file() -> None:
+    """Log where settings come from: anyone who may write to the working folder could have put the file there."""
+    if file := settings_file():
+        log.info("settings come from %s", file)
 
 
 def set_config_file(file: Path) -> None:
@@ -232,18 +223,9 @@ def read_tables(file: Path) -> dict[str, Any]:
         raise _unreadable(file, error) from None
 
 
-def dotenv() -> Mapping[str, str | None]:
-    """The variables in `.env`."""
-    file = Path(DOTENV)
-    try:
-        return dotenv_values(file) if file.is_file() else {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(file, error) from None
-
-
-def variables() -> dict[str, str | None]:
-    """The variables of the environment and of `.env`, with names in upper case; the environment takes precedence."""
-    return {name.upper(): value for name, value in {**dotenv(), **os.environ}.items()}
+def variables() -> dict[str, str]:
+    """The variables of the environment, with names in upper case."""
+    return {name.upper(): value for name, value in os.environ.items()}
 
 
 def _unreadable(file: Path, error: Exception) -> SettingsError:
@@ -254,19 +236,17 @@ def _unreadable(file: Path, error: Exception) -> SettingsError:
 
 def refuse_unknown_groups(groups: Groups) -> None:
     """Refuse names without a known group. pydantic-settings ignores them; it checks only the names inside a group."""
-    file, in_file = config_file(), dotenv()
+    file = config_file()
     for table in read_tables(file) if file else ():
         if table not in groups:
             raise SettingsError(f"{file}: {table}: {_unknown(table, groups)}")
-    if CONFIG_VARIABLE in in_file and CONFIG_VARIABLE not in os.environ:
-        raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {DOTENV}: set it in the environment")
     # A port may be a Service's, or a mistake: `ENRICHER_HEALTH_PORT` for `ENRICHER_HEALTH__PORT`. Kubernetes gives it a URL.
     of_services = {
         name
         for name, value in os.environ.items()
         if (match := _OF_A_SERVICE.fullmatch(name)) and (not match["url"] or "://" in value)
     }
-    for name in {*os.environ, *in_file} - (of_services - in_file.keys()):
+    for name in os.environ.keys() - of_services:
         group, delimiter, _field = name.lower().removeprefix(PREFIX.lower()).partition("__")
         known = bool(delimiter) != (group == TASKS) and group in groups
         if name.upper().startswith(PREFIX) and name.upper() != CONFIG_VARIABLE and not known:

@@ -273,11 +273,7 @@ def load_model(settings: Settings, checkpoints: Sequence[Checkpoint], *, every_s
         precision=wanted.precision,
         cache_dir=wanted.cache_dir,
     )
-    tokenizer = ArticleTokenizer(
-        prepared.checkpoint,
-        max_article_tokens=settings.articles.max_article_tokens,
-        too_long=settings.articles.too_long,
-    )
+    tokenizer = ArticleTokenizer(prepared.checkpoint, max_article_tokens=settings.articles.max_article_tokens)
     advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
     concurrency = wanted.concurrency or default_concurrency(prepared.device)
     engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)

@@ -19,7 +19,7 @@ import json
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -81,16 +81,9 @@ class ArticleTokenizer:
     tokenizer, or one that does not belong to the model or loses characters.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        *,
-        max_article_tokens: int = NO_LIMIT_TOKENS,
-        too_long: Literal["truncate", "dead_letter"] = "truncate",
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, *, max_article_tokens: int = NO_LIMIT_TOKENS) -> None:
         tokenizer = load_tokenizer(checkpoint)
         self._max_article_tokens = max_article_tokens
-        self._too_long = too_long
         self.specials_before, self.specials_after = specials_of(tokenizer)
         """Ids that the model expects around every window."""
         self.pad_id = pad_id_of(tokenizer, checkpoint)
@@ -160,18 +153,12 @@ class ArticleTokenizer:
         if title is None or body is None:
             return InvalidArticle("a text is not well-formed Unicode, or the tokenizer refuses it", stage="tokenize")
         fields = TokenizedField("title", *title), TokenizedField("body", *body)
-        length_tokens = len(fields[0].ids) + len(fields[1].ids)
-        if length_tokens > self._max_article_tokens:
-            return self._cut(article, fields, length_tokens)
+        if len(fields[0].ids) + len(fields[1].ids) > self._max_article_tokens:
+            return self._cut(article, fields)
         return TokenizedArticle(fields)
 
-    def _cut(
-        self, article: Article, fields: Sequence[TokenizedField], length_tokens: int
-    ) -> TokenizedArticle | InvalidArticle:
+    def _cut(self, article: Article, fields: Sequence[TokenizedField]) -> TokenizedArticle:
         """Cut an article that is above the limit after the last word that fits. The title comes first."""
-        if self._too_long == "dead_letter":
-            rule = f"at least {length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
-            return InvalidArticle(rule, stage="tokenize")
         kept, left = [], self._max_article_tokens
         for part in fields:
             cut = len(part.ids) > left
