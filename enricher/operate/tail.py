@@ -12,7 +12,7 @@ import typer
 from enricher.operate.inspector import TopicReader
 from enricher.worker.articles import record_as_json
 from enricher.worker.commands.console import data_console, printable, remark_console, write_line
-from enricher.worker.heads import KINDS
+from enricher.worker.heads import KINDS, NER
 from enricher.worker.records import RawRecord
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -109,10 +109,9 @@ def _lines_of(document: Mapping[str, Any]) -> Iterator[str]:
         name = task["name"]
         if task["coverage"] is None:
             yield f"  {name}: not for the article's language"
-        elif kind := KINDS.get(task["kind"]):  # a later version may know more kinds
-            text = kind.tail_text([each for each in document[kind.listed_in] if each.get("task") == name])
-            if text is not None:
-                yield f"  {name}: {text}"
+        elif task["kind"] != NER and (kind := KINDS.get(task["kind"])):  # a later version may know more kinds
+            text = kind.text_of([each for each in document[kind.listed_in] if each.get("task") == name])
+            yield f"  {name}: {text}"
 
 
 def _header_texts(record: RawRecord) -> dict[str, str | None]:

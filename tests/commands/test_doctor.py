@@ -231,8 +231,8 @@ def test_one_article_goes_through_the_heads_of_all_tasks(
     assert "topics: topics (" in told["model"].seen
     assert "vectors: vectors (" in told["model"].seen
     sentence = told["one sentence"].seen
-    assert any(f"topics {label} " in sentence for label in LABELS)
-    assert "vectors of " in sentence
+    assert any(f"topics: {label} " in sentence for label in LABELS)
+    assert "vectors: vector of " in sentence
 
 
 @pytest.mark.broker

@@ -61,7 +61,7 @@ class CountHead(Head):
         return [{"task": self.task.name, "tokens": sum(each.tokens for each in answers)}]
 
     @classmethod
-    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The count."""
         return ", ".join(f"{each['tokens']} tokens" for each in listed)
 

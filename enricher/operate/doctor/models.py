@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from enricher.errors import ModelError, SettingsError
+import orjson
+
+from enricher.errors import InvalidArticle, ModelError, SettingsError
 from enricher.operate.doctor.findings import Finding, Reporter
-from enricher.worker.heads import KINDS, EntityHead, Head
+from enricher.worker.articles import encode_record
+from enricher.worker.heads import Head
 from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.run.selection import lost_without_report, missing_reports
 from enricher.worker.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
@@ -112,12 +116,14 @@ def _sentence(tasks: Tasks) -> Finding:
         return _report.fail(
             "one sentence", f"{ticket.outcome}", "The model does not run on this device, or output.transform fails."
         )
-    found = "; ".join(_find(ticket.outcome, {type(head) for head in heads}))
+    try:
+        document = orjson.loads(encode_record(ticket.outcome))
+    except InvalidArticle as error:
+        return _report.fail("one sentence", str(error), "What the model finds cannot be written.")
+    found = "; ".join(f"{head.task.name}: {head.text_of(_listed(document, head))}" for head in heads)
     return _report.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
 
 
-def _find(record: EnrichedRecord, kinds: Collection[type[Head]]) -> Iterator[str]:
-    findings = {EntityHead.listed_in: record.entities, **record.findings}
-    for kind in KINDS.values():
-        if kind in kinds:
-            yield from kind.summaries(findings.get(kind.listed_in, ()))
+def _listed(document: Mapping[str, Any], head: Head) -> list[Mapping[str, Any]]:
+    """The findings of a head in a record. Entities name their task only if several tasks find entities."""
+    return [each for each in document[head.listed_in] if each.get("task", head.task.name) == head.task.name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from enricher.worker.heads.classification import ClassHead
+from enricher.worker.heads.classification import ClassHead, RegressionHead
 from enricher.worker.heads.embedding import EmbeddingHead
 from enricher.worker.heads.head import (
     TOKENS,
@@ -23,7 +23,6 @@ from enricher.worker.heads.head import (
     reads_of,
 )
 from enricher.worker.heads.ner import NER, EntityHead
-from enricher.worker.heads.regression import RegressionHead
 from enricher.worker.records import TaskReport
 
 KINDS: dict[str, type[Head]] = {head.kind: head for head in (EntityHead, ClassHead, EmbeddingHead, RegressionHead)}

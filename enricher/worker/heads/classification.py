@@ -1,15 +1,16 @@
-"""Classes of an article: sequence classification."""
+"""Sequence classification: classes of an article, or one number for it, such as a sentiment or a quality (regression)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from enricher.errors import ModelError
+from enricher.errors import InvalidArticle, ModelError
 from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, article_row, threshold_of
 from enricher.worker.heads.labels import SCORE_STEPS, class_names, names_by_id
 from enricher.worker.heads.languages import Languages
@@ -19,6 +20,7 @@ ARCHITECTURE = "ForSequenceClassification"
 _DEFAULT_THRESHOLD = 0.5
 _SEVERAL = "multi_label_classification"
 _PROBLEM_TYPES = (None, "single_label_classification", _SEVERAL)
+_NUMBER = "regression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +104,7 @@ class ClassHead(Head):
         return findings
 
     @classmethod
-    def summaries(cls, findings: Findings) -> Iterator[str]:
-        """A line for each class."""
-        return (f"{each['task']} {each['label']} {each['score']:.2f}" for each in findings)
-
-    @classmethod
-    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The classes with their scores."""
         return ", ".join(f"{each['label']} {each['score']:.2f}" for each in listed) or "no class"
 
@@ -128,3 +125,61 @@ def shares_of(logits: Float32Array, *, multi_label: bool) -> npt.NDArray[np.floa
     values = np.exp(exact - exact.max(axis=-1, keepdims=True))
     shares: npt.NDArray[np.float64] = values / values.sum(axis=-1, keepdims=True)
     return shares
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionHead(Head):
+    """Gives the raw output of the model, which may be any number."""
+
+    kind: ClassVar[TaskKind] = "regression"
+    listed_in: ClassVar[str] = "regressions"
+    layers: ClassVar[Layers] = "classifier"
+    settings: ClassVar[Mapping[str, str]] = {"pooling": "regression"}
+    compares: ClassVar[bool] = False
+
+    @classmethod
+    def recognises(cls, files: HeadFiles) -> bool:
+        """Whether it is sequence classification whose only value is a number, as `problem_type` says."""
+        return files.architecture.endswith(ARCHITECTURE) and files.config.get("problem_type") == _NUMBER
+
+    @classmethod
+    def read_spec(cls, files: HeadFiles) -> tuple[HeadSpec, tuple[str, ...]]:
+        """The only value. Its name in `id2label` is ignored, because transformers invents it."""
+        if (labels := len(names_by_id(files.config))) != 1:
+            raise ModelError(
+                f"{files.folder}: its problem_type is regression, and it has {labels} labels; only a head with one number "
+                f"is supported. Choose a checkpoint with one label."
+            )
+        return HeadSpec(cls.kind, (), multi_label=False, reads="first", normalised=False, dimensions=1), ()
+
+    @classmethod
+    def for_task(
+        cls, spec: HeadSpec, task: TaskCard, languages: Languages | None, threshold: Threshold, *, several: bool
+    ) -> RegressionHead:
+        """The head of a task."""
+        del spec, threshold, several
+        return cls(task, languages=languages)
+
+    def find(self, ticket: Ticket, answers: list[OwnedRow]) -> list[dict[str, Any]]:
+        """The number of an article, with the digits of a float32; none if it has no tokens."""
+        del ticket
+        row = article_row(answers, self.task)
+        return [] if row is None else [{"task": self.task.name, "value": float(str(row[0]))}]
+
+    @classmethod
+    def as_json(cls, findings: Findings) -> Findings:
+        """The numbers as they are. The sum of finite numbers of windows may be infinite."""
+        for each in findings:
+            if not isfinite(each["value"]):
+                raise InvalidArticle(f"the number of task {each['task']!r} is not finite", stage="publish")
+        return findings
+
+    @classmethod
+    def as_values(cls, findings: Findings) -> list[Any]:
+        """The numbers as they are. Raises as `as_json`."""
+        return [*cls.as_json(findings)]
+
+    @classmethod
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+        """The number, with four digits."""
+        return ", ".join(f"{each['value']:.4g}" for each in listed) or "no number"

@@ -102,11 +102,6 @@ class EmbeddingHead(Head):
         return _BYTES_AS_TEXT * sum([int(each.vector.nbytes) for each in findings])
 
     @classmethod
-    def summaries(cls, findings: Findings) -> Iterator[str]:
-        """The size of each vector."""
-        return (f"{each.task.name} of {each.vector.size} dimensions" for each in findings)
-
-    @classmethod
     def compact(cls, findings: Findings) -> Findings:
         """The vectors as text. A vector that cannot be written stays as it is, so that `as_json` says why."""
         if findings:
@@ -151,7 +146,7 @@ class EmbeddingHead(Head):
         return f"{size_bytes} of them are vectors{': vector=float16 makes them smaller' if smaller else ''}"
 
     @classmethod
-    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
         """The size of the vector."""
         return ", ".join(f"vector of {each['dimensions']} dimensions" for each in listed) or "no vector"
 

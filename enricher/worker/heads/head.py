@@ -11,7 +11,7 @@ which settings a task of the kind takes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -122,11 +122,6 @@ class Head(ABC):
         del findings
         return 0
 
-    @classmethod
-    def summaries(cls, findings: Findings) -> Iterator[str]:
-        """The findings in words, for `doctor`."""
-        return map(str, findings)
-
     # ---- records
 
     @classmethod
@@ -157,8 +152,8 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> str | None:
-        """The text that `tail` shows for a task's findings in a record; None if it shows them elsewhere."""
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+        """A task's findings in a record, for people: in `doctor` and `tail`."""
 
 
 def is_for(head: Head, article: Article) -> bool:

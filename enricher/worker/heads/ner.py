@@ -5,11 +5,11 @@ worker/articles/record_values.py checks and writes entities, because every recor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from enricher.worker.heads.head import Findings, Head, HeadFiles, HeadSpec, Layers, Threshold, threshold_of
+from enricher.worker.heads.head import Head, HeadFiles, HeadSpec, Layers, Threshold, threshold_of
 from enricher.worker.heads.labels import LabelScheme, decode_entities, label_names, names_by_id
 from enricher.worker.heads.languages import Languages
 from enricher.worker.records import Entity, ModelCard, OwnedLabels, TaskCard, TaskKind, Ticket
@@ -111,11 +111,6 @@ class EntityHead(Head):
         return found
 
     @classmethod
-    def summaries(cls, findings: Findings) -> Iterator[str]:
-        """All entities in one line."""
-        yield ", ".join(f"{entity['text']} {entity['label']}" for entity in findings) or "no entity"
-
-    @classmethod
-    def tail_text(cls, listed: Sequence[Mapping[str, Any]]) -> None:
-        """Return None: entities are shown in their sentences."""
-        del listed
+    def text_of(cls, listed: Sequence[Mapping[str, Any]]) -> str:
+        """The entities with their labels."""
+        return ", ".join(f"{entity['text']} {entity['label']}" for entity in listed) or "no entity"
