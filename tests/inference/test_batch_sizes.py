@@ -11,7 +11,7 @@ import pytest
 from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from enricher.worker.inference.run.batch_sizes import FIXED_SHARE, MOST_TOKENS, gpu_batch_tokens
+from enricher.worker.inference.run.advice import FIXED_SHARE, MOST_TOKENS, gpu_batch_tokens
 from enricher.worker.inference.run.model import PreparedModel, open_model
 from enricher.worker.records import ModelCard
 from enricher.worker.wiring.loaded_tasks import default_batch_tokens

@@ -25,7 +25,7 @@ from support.models import MINILM_FOLDER, open_minilm
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.bert_weights import BERT_FAMILIES
 from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
-from enricher.worker.inference.graph.float16 import LARGEST
+from enricher.worker.inference.graph.external import LARGEST
 from enricher.worker.inference.graph.padded import PaddedFloat16, PaddedFloat32
 from enricher.worker.inference.graph.variants import Variant
 from enricher.worker.inference.run import selection

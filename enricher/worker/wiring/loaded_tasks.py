@@ -20,8 +20,14 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint, require_ner
 from enricher.worker.inference.checkpoint.same_encoder import first_difference
 from enricher.worker.inference.device.hardware import default_concurrency, processor_name
 from enricher.worker.inference.device.sessions import Device, Runtime
-from enricher.worker.inference.run.advice import ADVICE_FILE, Advice, advice_for, cutter_for, measured_languages
-from enricher.worker.inference.run.batch_sizes import gpu_batch_tokens
+from enricher.worker.inference.run.advice import (
+    ADVICE_FILE,
+    Advice,
+    advice_for,
+    cutter_for,
+    gpu_batch_tokens,
+    measured_languages,
+)
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import PreparedModel, open_model, prepare_heads
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
@@ -44,7 +50,7 @@ DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
     "cuda": 8192,
 }
 """The default of each runtime, measured on CPUs without AMX. The value for a GPU is for fp32: it is eight times slower
-than fp16, so smaller batches keep the GPU busy. In fp16 it depends on the model (inference/run/batch_sizes.py)."""
+than fp16, so smaller batches keep the GPU busy. In fp16 it depends on the model (inference/run/advice.py)."""
 RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
     "cpu": 16,
     "openvino-fp32": 20,

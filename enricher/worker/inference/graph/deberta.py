@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from enricher.worker.inference.checkpoint.deberta_weights import TERMS, DebertaConfig, DebertaFamily
 from enricher.worker.inference.graph.bert import BertEncoder
-from enricher.worker.inference.graph.places import along, distances, most_places, token_places
-from enricher.worker.inference.graph.weights import Weights
+from enricher.worker.inference.graph.weights import Weights, along, distances, most_places, token_places
 from enricher.worker.records import Float32Array
 
 

@@ -15,9 +15,8 @@ from onnx import TensorProto
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.modernbert_weights import LayerKind, ModernBertConfig, ModernBertFamily
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
-from enricher.worker.inference.graph.places import distances, most_places, token_places
 from enricher.worker.inference.graph.variants import Scored, Variant
-from enricher.worker.inference.graph.weights import Weights
+from enricher.worker.inference.graph.weights import Weights, distances, most_places, token_places
 
 OUT_OF_REACH = -1e4
 """The bias that hides a key: exp(-1e4) is zero in every precision, and float16 represents it. Finite, because a query of

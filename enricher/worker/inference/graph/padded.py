@@ -4,7 +4,7 @@
 [batch]` (real tokens). Outputs are `[batch, length]`; their values at padding are meaningless. Where a head reads means,
 `owned float32 [batch, length]` too: one over the number of tokens that the window owns, at these tokens; `whole` likewise
 for all of its tokens. `PaddedFloat16` is the same on CUDA, for attention that is not plain, and for models that are ONNX
-already (float16.py).
+already (external.py).
 
 `PackedFloat32`, for ONNX Runtime's own CPU provider: padding only inside attention. Everything that works token by token
 (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows in a row. For attention they

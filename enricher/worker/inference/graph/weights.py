@@ -1,6 +1,7 @@
-"""Nodes that use the weights of one checkpoint: products, norms and biases, for encoders and heads.
+"""Nodes that several encoders have: of the weights of one checkpoint (products, norms, biases), and of places.
 
-Nothing here knows an architecture, or what a value is for.
+Places are those of tokens within their window, and distances between them, where attention depends on them: they depend on
+the length of the batch alone, and are made once. Nothing here knows an architecture, or what a value is for.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from enricher.errors import ModelError
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.checkpoint.folder import Checkpoint, OpenFiles
 from enricher.worker.inference.graph.graph_files import MICROSOFT, OnnxWriter
 from enricher.worker.records import Float32Array
+from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,37 @@ class Weights:
         if value.shape != shape:
             raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")
         return value
+
+
+def most_places(config: EncoderConfig) -> int:
+    """The places that a window may have. Those behind the last position are padding: variants may round lengths up."""
+    return config.max_position_embeddings + LENGTH_STEP_TOKENS - 1
+
+
+def token_places(writer: OnnxWriter, value: str, most: int) -> str:
+    """`int64 [length]`: 0, 1, 2, ..., up to `most` of them, for `value`: `[windows, length, width]`, in any layer.
+
+    A slice of a table, as positions are: CUDA would leave a range, and everything computed from it, to the CPU.
+    """
+    if writer.has("places"):
+        return "places"
+    table = writer.weight("places.table", np.arange(most, dtype=np.int64))
+    length = writer.node("Shape", [value], "places.length", start=1, end=2)
+    first, axis = (writer.constant(name, np.array([0], np.int64)) for name in ("places.first", "places.axis"))
+    return writer.node("Slice", [table, first, length, axis], "places")
+
+
+def distances(writer: OnnxWriter, places: str) -> str:
+    """`int64 [length, length]`: the place of each query, less that of each key."""
+    if writer.has("distances"):
+        return "distances"
+    queries, keys = along(writer, places, axis=1), along(writer, places, axis=0)
+    return writer.node("Sub", [queries, keys], "distances")
+
+
+def along(writer: OnnxWriter, places: str, *, axis: int) -> str:
+    """`[length, 1]` for axis 1, a value for each query; `[1, length]` for axis 0, a value for each key."""
+    output = f"{places}.along_{axis}"
+    if writer.has(output):
+        return output
+    return writer.node("Unsqueeze", [places, writer.constant(f"axis_{axis}", np.array([axis], np.int64))], output)

@@ -1,6 +1,9 @@
-"""The windows that suit a model, and its languages, from `enricher.json` in its folder. Settings override it.
+"""The defaults that suit a model, unless settings say otherwise: its windows, languages and batches.
 
-Advice changes how articles are cut, not what the model computes, so it is not part of the model's digest.
+Windows and languages come from `enricher.json` in its folder. Such advice changes how articles are cut, not what the model
+computes, so it is not part of the model's digest. The size of batches in float16 on a GPU follows from the model's shape and
+the GPU's name: a run has a fixed cost (launches of kernels, their tails) beside the work of its tokens, so a small or narrow
+model needs larger batches, and a slower GPU smaller ones. Nothing here runs or measures; `enricher model tune` does.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import ModelError, SettingsError
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.rules.windowing import WindowCutter
 
@@ -94,3 +98,39 @@ def default_cutter(folder: Path, tokenizer: ArticleTokenizer) -> WindowCutter:
     """The cutter for the model in a folder, unless settings say otherwise. Raises as `cutter_for` does."""
     advice = advice_for(folder, tokenizer.max_window_tokens)
     return cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+
+
+FIXED_SHARE = 0.02
+"""The share of a run that its fixed cost may be."""
+MOST_TOKENS = 131_072
+"""The largest batch that a GPU has run (scripts/tools/bench/README.md)."""
+_LEAST_TOKENS = 2048
+_RUN_S, _LAYER_S = 0.0002, 0.000_025
+"""The fixed cost of a run and of each layer, fitted to rates on an H100 with 8,192 to 65,536 tokens and two runs at once,
+which say 0.85 ms for 24 layers of 1,024, 0.37 for 12 of 768, 0.38 for 6 of 384. Alone, a run launches for 65 us a layer."""
+_H100_FLOPS = 643e12
+"""The rate that products of 8,192 x 8,192 sustain there."""
+_OTHER_S = 20e-12
+"""Time of all but the products there, for each token, layer and unit of width: attention over 256 tokens, norms, GELU."""
+_H100_TFLOPS = 989
+_TFLOPS = {"T4": 65, "A10G": 70, "L4": 121, "A10": 125, "A30": 165, "L40": 181, "A100": 312, "L40S": 362}
+"""Products in float16 without sparsity by NVIDIA's data sheets. Any other GPU counts as an H100."""
+
+
+def gpu_batch_tokens(config: EncoderConfig, gpu: str) -> int:
+    """Tokens of a batch, a power of two, with which the fixed cost of a run stays below FIXED_SHARE, within bounds.
+
+    `gpu`: the driver's name of the GPU, such as `NVIDIA L4`.
+    """
+    words = gpu.replace("-", " ").split()
+    slower = _H100_TFLOPS / next((_TFLOPS[word] for word in words if word in _TFLOPS), _H100_TFLOPS)
+    fixed_s = _RUN_S + _LAYER_S * config.layers
+    wanted = fixed_s / FIXED_SHARE / (_token_s(config) * slower)
+    return min(MOST_TOKENS, max(_LEAST_TOKENS, 1 << (round(wanted) - 1).bit_length()))
+
+
+def _token_s(config: EncoderConfig) -> float:
+    """Seconds for a token on an H100."""
+    width = config.hidden_size
+    flops = 2 * config.layers * (4 * width * width + 2 * width * config.intermediate_size)
+    return flops / _H100_FLOPS + _OTHER_S * config.layers * width
