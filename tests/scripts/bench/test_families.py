@@ -13,10 +13,8 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
-from tools.bench.families import BERT, SHAPES, WORDS, outcome
+from tools.bench.families import BERT, SHAPES, WORDS
 from tools.bench.gpu.checkpoints import write_labelled
-from tools.bench.peers.line_up import COMPILED, PIPELINE
-from tools.bench.peers.results import OURS
 
 
 @pytest.mark.parametrize("family", SHAPES)
@@ -29,18 +27,3 @@ def test_each_family_has_as_many_weights_in_its_layers_as_bert(family: str, tmp_
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  it is no dictionary
     products = sum(shape[0] * shape[1] for name, shape in shapes.items() if ".layer" in name and len(shape) == 2)
     assert replace(BERT, num_hidden_layers=1).layer_parameters == products
-
-
-def test_the_table_has_a_ratio_or_the_reason_for_each_precision() -> None:
-    """Ratios are those of one contest, with processor time beside it."""
-    row = {
-        "family": "bert",
-        "precision": "fp32",
-        "articles_per_s": 8.0,
-        "articles_per_cpu_s": 4.0,
-        "ours_over_this": 1.0,
-    }
-    slower = row | {"articles_per_s": 4.0, "articles_per_cpu_s": 1.0, "ours_over_this": 2.1}
-    missing = {"family": "bert", "precision": "fp32", "worker": COMPILED.format("fp32"), "not_measured": "no PyTorch"}
-    (table,) = outcome([row | {"worker": OURS}, slower | {"worker": PIPELINE.format("fp32")}, missing]).tables
-    assert [("bert", "fp32", "8 (4)", "2.10, 4.00; it does 4 (1)", "no PyTorch")] == table.rows
