@@ -92,5 +92,6 @@ def shorten(fault: Fault) -> None:
     for name, value in next((short for kind, short in _SHORT.items() if isinstance(fault, kind)), {}).items():
         setattr(fault, name, value)
     if isinstance(fault, CommandKilled):
+        fault.records = 75  # a second and a half of articles: some transactions
         fault.kills = fault.kills[:1]
         fault.about = f"in {fault.kills[0].name}"

@@ -43,12 +43,8 @@ class Articles:
         if number % _EVERY_TOMBSTONE == 5:
             return Input(self._key(number), None)
         if number % _EVERY_BAD == 7:
-            return self.poison(number)
+            return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
         return self._article(number, " unbearable" if number % _EVERY_UNBEARABLE == 11 else "")
-
-    def poison(self, number: int) -> Input:
-        """An input that is no valid article."""
-        return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
 
     def _key(self, number: int) -> bytes:
         return f"{self._prefix}-{number}".encode()

@@ -1,15 +1,12 @@
-"""A worker that is fenced exits, and a restart goes on: by a late request, a stranger, or a second process of its name.
+"""A worker that is fenced exits, and a restart goes on: by a late request, or a second process of its name.
 
-Brokers and late requests are real; nothing is lost or doubled.
+Brokers and late requests are real; nothing is lost or doubled. A stranger with its id is the fault `Rival`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from confluent_kafka import Producer
-from support.lives import NAME, Field, Life
+from support.lives import Field, Life
 from support.patience import PATIENCE_S
 
 from tools.chaos.rules import Api, Delay, Hold
@@ -58,16 +55,6 @@ def test_a_transaction_that_the_broker_gave_up_ends_in_a_restart(field: Field) -
     restarts_and_goes_on(field, life)
 
 
-def test_a_stranger_with_the_worker_s_id_fences_and_a_restart_goes_on(field: Field) -> None:
-    """After a foreign script, or a newer process that died before it joined, nobody else would do the work."""
-    life = field.start(proxied=False)
-    field.work(5)
-    stranger = Producer({"bootstrap.servers": field.servers, "transactional.id": f"{field.names.group}/{NAME}"})
-    stranger.init_transactions(PATIENCE_S)
-    stranger.close()
-    restarts_and_goes_on(field, life)
-
-
 RIVALS = "two workers have the name 'worker-0'"
 MORE = 70
 """Articles of seven seconds of load: longer than a session."""
@@ -92,20 +79,6 @@ def goes_on(field: Field) -> None:
     assert wait_until(lambda: field.committed() >= enough, PATIENCE_S, 0.5), field.logs()
 
 
-def together(field: Field) -> None:
-    """Both processes start at the same time."""
-    field.start(proxied=False)
-    field.start(proxied=False)
-
-
-def older_renews(field: Field) -> None:
-    """The older process has slow transactions, so it renews its producer after each, and may fence the newer one."""
-    field.start(proxied=True)
-    field.work(20)
-    field.proxy.apply(Delay(field.match(Api.END_TXN), 0.15))
-    field.start(proxied=False)
-
-
 def test_the_older_of_two_processes_of_one_name_exits(field: Field) -> None:
     """The newer one goes on, and everything is enriched once."""
     with field.load():
@@ -119,11 +92,13 @@ def test_the_older_of_two_processes_of_one_name_exits(field: Field) -> None:
     assert [] == field.failed()
 
 
-@pytest.mark.parametrize("meeting", [together, older_renews])
-def test_of_two_processes_that_fence_each_other_one_goes_on(field: Field, meeting: Callable[[Field], None]) -> None:
-    """Which one depends on whose request came last."""
+def test_of_two_processes_that_fence_each_other_one_goes_on(field: Field) -> None:
+    """The older one has slow transactions, so it renews its producer after each, and may fence the newer one."""
     with field.load():
-        meeting(field)
+        field.start(proxied=True)
+        field.work(20)
+        field.proxy.apply(Delay(field.match(Api.END_TXN), 0.15))
+        field.start(proxied=False)
         wait_until_ended(field, 1)
         goes_on(field)
     field.wait_until_committed()

@@ -25,16 +25,6 @@ def test_seed_repeats_kinds_and_parameters() -> None:
     assert first(1, 100) != first(2, 100)
 
 
-def test_parameters_of_one_fault_do_not_move_those_of_the_next() -> None:
-    """A fault's use of its random source does not change the next fault."""
-    drawn = []
-    for kind, chosen in islice(plan(1), 50):
-        drawn.append((kind, chosen.random()))
-        for _ in range(len(drawn)):
-            chosen.random()
-    assert first(1, 50) == drawn
-
-
 def test_every_kind_comes_once_in_each_round() -> None:
     """Each round contains every kind once."""
     kinds = [kind for kind, _ in first(3, 2 * len(KINDS))]
@@ -61,7 +51,6 @@ def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> N
     assert inputs == [others.input(number) for number in reversed(range(200))][::-1]
     assert len({each.key for each in inputs}) == 200
     assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
-    assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
 
 
 def run_of(findings: Findings, outcome: Outcome) -> Run:

@@ -77,36 +77,17 @@ def test_rules_are_for_those_that_match(proxy: Proxy, topics: Topics) -> None:
     assert seen(topics) == ["a"]
 
 
-def late_end_of_the_first_transaction(proxy: Proxy, topics: Topics, producer: Producer, name: str) -> Hold:
-    """Commit a transaction whose EndTxn is held while its repetition is answered."""
-    proxy.apply(hold := Hold(Match({Api.END_TXN}, name), hang_up=True))
-    transact(producer, topics, "first")
-    assert hold.caught.is_set()
-    assert seen(topics) == ["first"]
-    return hold
-
-
 def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy, topics: Topics) -> None:
     """KAFKA-17754: the late EndTxn of one transaction commits the written half of the next."""
     producer = producer_of(proxy, "late")
-    hold = late_end_of_the_first_transaction(proxy, topics, producer, "late")
+    proxy.apply(hold := Hold(Match({Api.END_TXN}, "late"), hang_up=True))
+    transact(producer, topics, "first")  # by the repeated request
+    assert hold.caught.is_set()
     producer.begin_transaction()
     write(producer, topics, "half")
     assert seen(topics) == ["first"]
     proxy.lift(hold)
     assert wait_until(lambda: seen(topics) == ["first", "half"], PATIENCE_S)
-
-
-def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, topics: Topics) -> None:
-    """With a new producer of the same id before the next transaction, the late request commits nothing."""
-    hold = late_end_of_the_first_transaction(proxy, topics, producer_of(proxy, "renewed"), "renewed")
-    producer = producer_of(proxy, "renewed")
-    producer.begin_transaction()
-    write(producer, topics, "half")
-    proxy.lift(hold)
-    producer.abort_transaction(PATIENCE_S)
-    transact(producer, topics, "last")
-    assert seen(topics) == ["first", "last"]
 
 
 def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: Proxy, topics: Topics) -> None:

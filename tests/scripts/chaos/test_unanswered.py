@@ -71,7 +71,7 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     assert len(outputs) == ARTICLES
 
 
-EVENTS = 5
+EVENTS = 3
 
 
 class _Noted(Producer):
@@ -123,7 +123,7 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.settings import load_settings
 check_start(kafka_config(load_settings()))
 print("checked", flush=True)
-time.sleep(4)
+time.sleep(2.5)
 """
 
 
@@ -142,7 +142,7 @@ def test_the_check_before_a_start_outlives_a_late_coordinator(proxy: Proxy, topi
     assert (0, "checked\n") == (done.returncode, done.stdout), done.stderr
 
 
-LIMIT_S = 10.0
+LIMIT_S = 6.0
 
 
 def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Topics) -> None:

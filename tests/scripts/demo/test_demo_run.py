@@ -15,11 +15,9 @@ import pytest
 from rich.console import Console
 
 from enricher.distribution import DISTRIBUTION
-from enricher.worker.settings import load_settings
-from enricher.worker.wiring.loaded_tasks import plan_tasks
 from tools import ROOT
 from tools.demo.__main__ import how_to_find_it
-from tools.demo.report import show_tasks, tasks_settings
+from tools.demo.report import show_tasks
 
 HIDING = """
 import sys
@@ -87,15 +85,6 @@ def test_its_last_line_is_how_a_shell_finds_the_program() -> None:
     done = subprocess.run(["bash", "-c", how_to_find_it()], cwd="/", capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
     assert "enricher" in done.stdout
-
-
-def test_the_tasks_share_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entities and genre are heads on the same encoder."""
-    for name, value in tasks_settings(tmp_path, Console(file=io.StringIO())).items():
-        monkeypatch.setenv(name, value)
-    plan = plan_tasks(load_settings())
-    assert ("entities", "genre") == tuple(plan.names)
-    assert plan.why_apart is None
 
 
 def test_the_genre_of_each_article_is_shown() -> None:

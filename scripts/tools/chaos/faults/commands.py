@@ -26,7 +26,6 @@ from tools.waiting import wait_until
 _PHASES = (Api.ADD_PARTITIONS_TO_TXN, Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
 _RATE = "50"
 """Slow enough for several transactions."""
-_RECORDS = 150
 _STANDSTILL_S = 120.0
 """Limit for one transaction. The first waits for the start, and for the session and transaction of a killed process."""
 _END_S = 300.0
@@ -38,6 +37,7 @@ class CommandKilled(Fault):
     """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
 
     command: ClassVar[Sequence[str]]
+    records = 150
 
     def choose(self) -> None:
         self.kills = [self.chosen.choice(_PHASES) for _ in range(2)]
@@ -133,7 +133,7 @@ class ReplayKilled(CommandKilled):
         servers = self.scene.cluster.bootstrap_servers
         make_topics(servers, self.topics.all[1:], self.scene.partitions, replicas=len(self.scene.cluster.nodes))
         self.ends = self.scene.ends()
-        self.begins = {number: max(0, end - _RECORDS // len(self.ends)) for number, end in self.ends.items()}
+        self.begins = {number: max(0, end - self.records // len(self.ends)) for number, end in self.ends.items()}
         self.group = f"{self.topics.group}.replay"
         file = self.scene.folder / f"{self.topics.group}.jsonl"
         rows = [orjson.dumps({"partition": number, "to": offset}) for number, offset in self.begins.items()]
@@ -172,7 +172,7 @@ class RedriveKilled(CommandKilled):
         """Publish inputs that are no articles, and let a replay of them make the dead letters."""
         servers = self.scene.cluster.bootstrap_servers
         make_topics(servers, self.topics.all, self._partitions, replicas=len(self.scene.cluster.nodes))
-        self.published = {(number % self._partitions, b"no article %d" % number) for number in range(_RECORDS)}
+        self.published = {(number % self._partitions, b"no article %d" % number) for number in range(self.records)}
         producer = Producer({"bootstrap.servers": servers, "log_level": 0, "acks": "all"})
         for number, value in sorted(self.published):
             producer.produce(self.topics.input, value, partition=number)
