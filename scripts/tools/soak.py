@@ -1,4 +1,4 @@
-"""`scripts/soak`: runs one worker under steady load, samples its memory, and judges and draws the growth."""
+"""`scripts/soak`: runs one worker under steady load, samples its memory, and judges the growth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import Annotated
 
 import orjson
@@ -20,7 +19,6 @@ from confluent_kafka import Producer
 from tools import enricher_command
 from tools.bench.bench import Bench
 from tools.bench.load import articles
-from tools.bench.outcome import Plot, Series
 from tools.reading import Reader
 from tools.topics import Topics
 from tools.waiting import wait_until
@@ -55,7 +53,6 @@ def main(
     minutes: Annotated[float, typer.Option(help="Minutes of sampling, after the warm-up.")] = 30.0,
     warm_up_minutes: Annotated[float, typer.Option(help="Minutes of load before sampling starts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Headlines per second.")] = 50.0,
-    out: Annotated[Path | None, typer.Option(help="Folder for memory.png.")] = None,
 ) -> None:
     """Run one worker under steady load and check that its resident size stays flat."""
     logging.basicConfig(level=logging.ERROR)
@@ -67,9 +64,8 @@ def main(
         enricher_command.running(*command, variables=topics.variables("soak-0"), stderr=subprocess.DEVNULL) as worker,
     ):
         reader = Reader(topics.bootstrap_servers, topics.group)
-        samples = _samples(topics, reader, psutil.Process(worker.pid), rate, 60 * warm_up_minutes, 60 * minutes)
+        sizes = _samples(topics, reader, psutil.Process(worker.pid), rate, 60 * warm_up_minutes, 60 * minutes)
         caught_up = wait_until(lambda: reader.lag(topics.input) == 0, _CATCH_UP_S, 0.5)
-    sizes = [size_mib for _, size_mib in samples]
     start_mib, end_mib = growth(sizes)
     print(
         f"{len(sizes)} samples over {minutes:g} min at {rate:g} headlines/s: {start_mib:.0f} MiB after warm-up, "
@@ -78,23 +74,16 @@ def main(
     )
     if not caught_up:
         _say("but articles are left: the load was too high; use a lower --rate")
-    if out:
-        from tools.bench.drawing import save_png  # noqa: PLC0415  it imports matplotlib
-
-        out.mkdir(parents=True, exist_ok=True)
-        series = [Series("resident", [at_s / 60 for at_s, _ in samples], sizes)]
-        limit = (f"{LIMIT:.0%} above the start", start_mib * (1 + LIMIT))
-        save_png(Plot("memory", "Memory of one worker", "lines", "minutes", "MiB", series, limit), out)
     sys.exit(0 if is_flat(sizes) and caught_up else 1)
 
 
 def _samples(
     topics: Topics, reader: Reader, worker: psutil.Process, rate: float, warm_up_s: float, span_s: float
-) -> list[tuple[float, float]]:
-    """Publish steadily; returns seconds since the warm-up, and the worker's resident MiB at each of them."""
+) -> list[float]:
+    """Publish steadily; returns the worker's resident MiB from time to time, after the warm-up."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "linger.ms": 20})
     _say(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
-    began_s, samples, next_look_s = time.monotonic(), list[tuple[float, float]](), 0.0
+    began_s, samples, next_look_s = time.monotonic(), list[float](), 0.0
     for published, article in enumerate(cycle(map(orjson.loads, articles("headlines", _ARTICLES)))):
         now_s = time.monotonic() - began_s
         if now_s > warm_up_s + span_s:
@@ -105,7 +94,7 @@ def _samples(
             next_look_s = now_s + _SAMPLE_EVERY_S
             size_mib = worker.memory_info().rss / 2**20
             if now_s >= warm_up_s:
-                samples.append((now_s - warm_up_s, size_mib))
+                samples.append(size_mib)
             if len(samples) % 30 == 1:
                 _say(f"{now_s / 60:.1f} min: {size_mib:.0f} MiB, {reader.lag(topics.input)} articles behind")
         while (early_s := published / rate - (time.monotonic() - began_s)) > 0:

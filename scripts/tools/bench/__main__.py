@@ -17,8 +17,8 @@ from enricher.errors import ModelError
 from enricher.worker.inference.device.hardware import resolve_device
 from enricher.worker.settings import load_settings
 from tools.bench.bench import Bench
-from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, print_outcome, save_plots, write_figures
+from tools.bench.runs import describe
 
 LEGS = ("limit", "latency", "peers")
 """Modules of `tools.bench.legs` in the order of the output. Each has `ABOUT` and `measure(bench) -> Outcome`."""

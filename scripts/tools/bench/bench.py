@@ -23,9 +23,8 @@ from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokeniz
 from enricher.worker.runtime.devices import Precision
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.loaded_tasks import Model, batch_rules, window_lengths
-from tools.bench.catalogues import write_catalogue
-from tools.bench.machine import LoadMeter
-from tools.bench.repeating import Run, interleave
+from tools.bench.load import write_catalogue
+from tools.bench.runs import LoadMeter, Run, interleave
 from tools.kafka import Cluster
 from tools.topics import Topics, publish
 from tools.worker_parts import change, load_model
@@ -116,7 +115,7 @@ class Bench:
     def interleave(
         self, contenders: Mapping[str, Callable[[], Run]], about: str = "", *, most: int | None = None
     ) -> dict[str, list[Run]]:
-        """Let contenders take turns, as `repeating.interleave` does.
+        """Let contenders take turns, as `runs.interleave` does.
 
         `about`: what each line of progress begins with. `most`: repetitions, however many were asked for.
         """

@@ -24,11 +24,11 @@ from tools import ROOT
 from tools.bench.bench import Bench
 from tools.bench.gpu.checkpoints import Shape, write_labelled
 from tools.bench.legs.peers import Plan, compare
-from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, Row, Table, print_outcome, write_figures
 from tools.bench.peers.line_up import COMPILED, PIPELINE, Places, on_a_cpu
 from tools.bench.peers.results import OURS
 from tools.bench.peers.transfer import Options
+from tools.bench.runs import describe
 
 WORDS = ROOT / "tests" / "data" / "newswire-minilm"
 """The folder whose tokenizer all have, so that all have the same tokens."""

@@ -1,20 +1,23 @@
 """The result of a leg: figures for machines, tables and plots for people; how they are printed and written.
 
-Legs make plain data and print nothing. `drawing`, which needs matplotlib, draws the plots.
+Legs make plain data and print nothing.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
 from rich.console import Console
 from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Row = dict[str, Any]
 """What was measured once, as a line of JSON whose keys name units."""
@@ -58,7 +61,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot. `name`: file name without suffix. `limit`: a reference line as (label, value)."""
+    """A plot. `name`: file name without suffix."""
 
     name: str
     title: str
@@ -66,7 +69,6 @@ class Plot:
     x_label: str
     y_label: str
     series: Sequence[Series]
-    limit: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,63 @@ def read_rows(folder: Path) -> list[Row]:
     return rows
 
 
+_COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7", "#a8860b", "#5c6875", "#be185d", "#15803d")
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e9edf2",
+    "legend.frameon": False,
+}
+
+
 def save_plots(outcome: Outcome, folder: Path) -> None:
     """Draw them as PNG; nothing where matplotlib is missing, as on some machines with a GPU."""
-    if outcome.plots and find_spec("matplotlib"):
-        from tools.bench.drawing import save_png  # noqa: PLC0415  as above
+    if not find_spec("matplotlib"):
+        return
+    import matplotlib as mpl  # noqa: PLC0415  as above
+    from cycler import cycler  # noqa: PLC0415  as above
+    from matplotlib.figure import Figure  # noqa: PLC0415  as above
 
-        for plot in outcome.plots:
-            save_png(plot, folder)
+    for plot in outcome.plots:
+        with mpl.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=_COLOURS)}):
+            figure = Figure(figsize=(8, 4.2), layout="constrained")
+            axes = figure.subplots()
+            _KINDS[plot.kind](axes, plot.series)
+            axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
+            if len(plot.series) > 1:
+                figure.legend(loc="outside lower center", ncols=4)  # outside, where it covers no data
+            figure.savefig(folder / f"{plot.name}.png", dpi=160)
+
+
+def _bars(axes: Axes, series: Sequence[Series]) -> None:
+    """Horizontal ones, a group for each name."""
+    height = 0.8 / len(series)
+    for index, each in enumerate(series):
+        places = [place + (index - (len(series) - 1) / 2) * height for place in range(len(each.y))]
+        axes.barh(places, each.y, height * 0.92, xerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
+    axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _lines(axes: Axes, series: Sequence[Series]) -> None:
+    for each in series:
+        axes.plot(each.x, each.y, marker="o", markersize=4, label=each.name)
+
+
+def _spread(series: Series) -> list[list[float]] | None:
+    if series.low is None or series.high is None:
+        return None
+    below = [max(0.0, y - low) for y, low in zip(series.y, series.low, strict=True)]
+    above = [max(0.0, high - y) for y, high in zip(series.y, series.high, strict=True)]
+    return [below, above]
+
+
+_KINDS: dict[str, Callable[[Axes, Sequence[Series]], None]] = {"bars": _bars, "lines": _lines}

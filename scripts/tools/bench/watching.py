@@ -20,12 +20,11 @@ from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.stats import Counters
-from enricher.worker.wiring.loaded_tasks import Model, Tasks
+from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
-from tools.bench.machine import Load, cpu_s
-from tools.bench.repeating import Run
+from tools.bench.runs import Load, Run, cpu_s
 from tools.worker_parts import tasks_of
 
 Seen = TypeVar("Seen")
@@ -106,11 +105,6 @@ class Work:
         return self.counters.ended.at_s - self.counters.began.at_s
 
     @property
-    def model_s(self) -> float:
-        """CPU time in runs of the model."""
-        return sum(call.cpu_s for call in self.runs)
-
-    @property
     def tokenizer_s(self) -> float:
         """CPU time in calls of the tokenizer."""
         return sum(call.cpu_s for call in self.tokenizations)
@@ -121,15 +115,10 @@ class Work:
         return self.counters.ended.thread_s - self.counters.began.thread_s
 
     @property
-    def model_and_client_s(self) -> float:
-        """Both together, for engines that compute on their own threads, where the two cannot be separated."""
-        return self.model_s + self.client_s
-
-    @property
-    def client_s(self) -> float:
-        """CPU time of all other threads: the Kafka client's, and the hand-over to and from the worker pool."""
+    def rest_s(self) -> float:
+        """CPU time of all other threads: the model's, the Kafka client's, and the hand-over to and from the worker pool."""
         process_s = self.counters.ended.process_s - self.counters.began.process_s
-        return process_s - self.model_s - self.tokenizer_s - self.loop_s
+        return process_s - self.tokenizer_s - self.loop_s
 
     @property
     def broker_s(self) -> float:
@@ -175,19 +164,14 @@ _PROBE = {"news": 24, "headlines": 240}
 def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
     """`count` articles, all there before the worker starts; the rate is from its first read to its last commit."""
     with bench.topics(articles(mix, count)) as topics:
-        chosen = bench.settings_for(topics)
-        return run_worker(bench, chosen, tasks_of(chosen, bench.model), count)
+        return run_worker(bench, bench.model, bench.settings_for(topics), count)
 
 
-def run_worker(bench: Bench, settings: Settings, tasks: Tasks, count: int) -> Run:
+def run_worker(bench: Bench, model: Model, settings: Settings, count: int) -> Run:
     """A worker until it has caught up with the `count` articles of its input topic; the detail is its counters."""
-    with Watchdog() as watchdog:
-        worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
-        meter = bench.meter()
-        worker.run()
-        load = meter.read()
-    assert worker.counters.published == count, "a backlog is done to its end"
-    return Run(count / worker.counters.working_s, load, worker.counters.as_dict())
+    work = work_off(bench, model, settings)
+    assert work.counters.published == count, "a backlog is done to its end"
+    return Run(count / work.counters.working_s, work.load, work.counters.as_dict())
 
 
 def count_for(bench: Bench, mix: Mix, seconds: float) -> int:

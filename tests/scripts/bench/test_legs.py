@@ -1,23 +1,36 @@
-"""The legs `limit` and `latency`, repetitions in turns, and the soak's judgement: figures made from what was measured."""
+"""What `scripts/bench` makes of what it measured: the legs `limit` and `latency`, `families`, `fill`, and the soak."""
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, pairwise, repeat
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
+from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.hardware import available_cores
+from enricher.worker.inference.graph.builder import build
+from enricher.worker.inference.graph.graph_files import OnnxWriter
+from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
+from tools.bench.bench import Bench
+from tools.bench.families import BERT, SHAPES, WORDS
+from tools.bench.fill import Cost, Device, Filled, Turn, measure, outcome
+from tools.bench.gpu.checkpoints import write_labelled
 from tools.bench.legs.latency import WARM_UP_S, Traffic
 from tools.bench.legs.limit import Case, Result, ThreadTime, _batches
 from tools.bench.load import poisson
-from tools.bench.machine import Load
-from tools.bench.repeating import AGAIN, Run, Spread, interleave, others, p99, percentile, rates, ratios
+from tools.bench.runs import AGAIN, Load, Run, Spread, interleave, others, p99, percentile, rates, ratios
 from tools.bench.watching import Call, Moment, WatchedCounters, Work
+from tools.kafka import Cluster
 from tools.soak import growth, is_flat
 
 
@@ -155,3 +168,66 @@ def test_a_leak_is_found() -> None:
     sizes = [1_000.0 + index for index in range(100)]
     assert not is_flat(sizes)
     assert 1_090 < growth(sizes)[1] < 1_100
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_each_family_has_as_many_weights_in_its_layers_as_bert(family: str, tmp_path: Path) -> None:
+    """And a graph of ours; a single layer is enough to see it."""
+    folder = write_labelled(tmp_path / family, replace(SHAPES[family], num_hidden_layers=1), WORDS)
+    with Path(os.devnull).open("wb") as nowhere:
+        build([Checkpoint.open(folder)], PaddedFloat32(), OnnxWriter(nowhere, os.devnull))
+    with safe_open(folder / "model.safetensors", framework="np") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  it is no dictionary
+    products = sum(shape[0] * shape[1] for name, shape in shapes.items() if ".layer" in name and len(shape) == 2)
+    assert replace(BERT, num_hidden_layers=1).layer_parameters == products
+
+
+BATCH_TOKENS = 8192
+
+
+def filled(turns: list[Turn]) -> Filled:
+    """A run from 0 to 100 s."""
+    counters = WatchedCounters(tuple)
+    counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(100.0, 2.0, 1.0, 0.0)
+    return Filled(BATCH_TOKENS, Cost(), Work(counters, (), (), Load(100.0, 0.1, 0.0)), turns)
+
+
+@pytest.mark.parametrize(("tokens", "seconds"), [(8_192, 0.0123), (32_768, 0.047), (20_480, 0.02965)])
+def test_a_batch_takes_as_long_as_on_the_measured_device(tokens: int, seconds: float) -> None:
+    """The two measured points, and the line between them; `slower` multiplies."""
+    assert seconds == pytest.approx(Cost().seconds(tokens))
+    assert 3 * seconds == pytest.approx(Cost(slower=3.0).seconds(tokens))
+
+
+def test_the_device_computes_one_batch_at_a_time() -> None:
+    """Batches that two threads give it together follow one another, each for its own time."""
+    device = Device(Cost(slower=0.1))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(device.compute, [8_192] * 6))
+    assert len(device.turns) == 6
+    assert all(before.ended_s <= after.began_s for before, after in pairwise(device.turns))
+    assert all(turn.ended_s - turn.began_s == pytest.approx(0.00123) for turn in device.turns)
+
+
+def test_the_rate_under_backlog_ends_with_the_last_full_batch() -> None:
+    """A device that is busy without a gap has its bare rate then; later batches and the ends count in the other ratio."""
+    batch_s = Cost().seconds(BATCH_TOKENS)
+    turns = [Turn(BATCH_TOKENS, place * batch_s, (place + 1) * batch_s) for place in range(3)]
+    turns.append(Turn(100, 50.0, 51.0))
+    run = filled(turns)
+    assert run.under_backlog == pytest.approx(1.0)
+    assert run.overall == pytest.approx((3 + 100 / BATCH_TOKENS) * batch_s / 100)
+
+
+@pytest.mark.broker
+def test_a_tiny_run_through_kafka_is_measured(broker: Cluster) -> None:
+    """The dry run: every article is published, with entities."""
+    bench = Bench(1, quick=True, say=lambda _: None)
+    vars(bench)["cluster"] = broker
+    found = measure(bench, count=12, batch_tokens=2048, cost=Cost(slower=0.1), entities=40)
+    figures = found.figures()
+    assert figures["articles"] == 12
+    assert 20 < figures["entities_per_article"] < 60
+    assert 0 < found.overall < 1
+    [table] = outcome(found).tables
+    assert [*figures] == [name for name, _ in table.rows]

@@ -25,7 +25,6 @@ from tools.bench.legs.peers import (
     check_records,
 )
 from tools.bench.load import articles
-from tools.bench.machine import Load
 from tools.bench.peers import line_up
 from tools.bench.peers.line_up import (
     COMPILED,
@@ -41,7 +40,7 @@ from tools.bench.peers.records import Found, Span, encode, text_of
 from tools.bench.peers.results import RANDOM, claims
 from tools.bench.peers.transfer import Options, Route
 from tools.bench.peers.window_model import TOKENIZERS, Windows
-from tools.bench.repeating import Run
+from tools.bench.runs import Load, Run
 
 ARTICLE_VALUE = b'{"id": "1"}'
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")

@@ -30,11 +30,10 @@ from enricher.worker.inference.run.model import open_model
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
 from enricher.worker.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
-from tools.bench.batches import in_order_of_arrival, packed_batches, pad
 from tools.bench.gpu.checkpoints import SHAPES
 from tools.bench.gpu.rows import GpuBench, model_source
 from tools.bench.plain_export import write_fused
-from tools.worker_parts import decode_article, windows_of
+from tools.worker_parts import decode_article, in_order_of_arrival, packed_batches, pad, windows_of
 
 WINDOW_TOKENS, OVERLAP_TOKENS = 256, 64
 HEADLINES = 0.6

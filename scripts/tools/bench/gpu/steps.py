@@ -29,8 +29,8 @@ from tools.bench.gpu import speed, worker_steps
 from tools.bench.gpu.legs import NOT_INSTALLED, has_torch, news
 from tools.bench.gpu.report import outcome
 from tools.bench.gpu.rows import GpuBench, ask_gpu
-from tools.bench.machine import processor
 from tools.bench.outcome import ROWS_FILE, print_outcome, read_rows, save_plots
+from tools.bench.runs import processor
 
 FAILED, NO_GPU = 1, 2
 

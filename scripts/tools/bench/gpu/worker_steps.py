@@ -35,9 +35,9 @@ from tools.bench.gpu.legs import PACKED_FP16, Case, timed
 from tools.bench.gpu.rows import GpuBench, ask_gpu, model_source
 from tools.bench.legs.peers import Plan, compare
 from tools.bench.load import articles
-from tools.bench.machine import cpu_s
 from tools.bench.peers.line_up import on_a_gpu
 from tools.bench.peers.results import OURS, RANDOM
+from tools.bench.runs import cpu_s
 from tools.waiting import wait_until
 
 THREADS = (1, 2, 4)

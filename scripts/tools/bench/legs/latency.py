@@ -21,10 +21,9 @@ from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
 from tools.bench.legs.peers import order
 from tools.bench.load import Mix, articles, poisson
-from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Plot, Series, Table
-from tools.bench.repeating import Spread, p99, percentile, quiet
+from tools.bench.runs import Load, Spread, cpu_s, p99, percentile, quiet
 from tools.bench.watching import count_for, run_backlog, run_meanwhile
 from tools.topics import Topics
 from tools.worker_parts import tasks_of

@@ -13,14 +13,12 @@ from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.loop.pool import WorkerPool
 from enricher.worker.records import Batch, BatchResult, Window
 from enricher.worker.wiring.loaded_tasks import Model, window_cutter
-from tools.bench.batches import in_order_of_arrival
 from tools.bench.bench import Bench
 from tools.bench.load import articles
-from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Claim, Outcome, Table
-from tools.bench.repeating import Run, Spread, claim, rates
+from tools.bench.runs import LoadMeter, Run, Spread, claim, rates
 from tools.bench.watching import Call, Work, calls_of, work_off
-from tools.worker_parts import decode_article, windows_of
+from tools.worker_parts import decode_article, in_order_of_arrival, windows_of
 
 ABOUT = (
     "The worker on a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
@@ -198,11 +196,6 @@ class Result:
             shares.append(worker.rate / (bare.rate * left * ends))
         return Spread.of(shares)
 
-    @property
-    def parts(self) -> dict[str, str]:
-        """Labels of the parts of CPU time. Only ONNX Runtime on a CPU computes on the calling thread."""
-        return _PARTS if self.case.model.prepared.variant.runtime == "cpu" else _PARTS_ELSEWHERE
-
     def processor_ms(self, part: str) -> float:
         """Median milliseconds of a core per article."""
         return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
@@ -221,7 +214,7 @@ class Result:
             "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True),
             "broker_cores": self.broker_cores,
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
-            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in self.parts},
+            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in _PARTS},
         }
 
     def claim(self) -> Claim:
@@ -236,17 +229,10 @@ class Result:
 
 
 _PARTS = {
-    "model_s": "the model",
     "tokenizer_s": "the tokenizer",
     "loop_s": "the loop",
-    "client_s": "the Kafka client's threads, and the hand-over to the worker pool",
+    "rest_s": "the model's threads, the Kafka client's, and the hand-over to the worker pool",
     "broker_s": "the broker",
-}
-_PARTS_ELSEWHERE = {
-    "tokenizer_s": _PARTS["tokenizer_s"],
-    "loop_s": _PARTS["loop_s"],
-    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the worker pool",
-    "broker_s": _PARTS["broker_s"],
 }
 
 
@@ -282,5 +268,5 @@ def rates_table(results: Sequence[Result]) -> Table:
 
 
 def processor_table(result: Result) -> Table:
-    rows = [{"": words, "worker": result.processor_ms(part)} for part, words in result.parts.items()]
+    rows = [{"": words, "worker": result.processor_ms(part)} for part, words in _PARTS.items()]
     return Table.of(f"{result.case.name}: CPU time by thread, ms of a core per article", rows)

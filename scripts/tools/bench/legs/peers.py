@@ -23,7 +23,6 @@ from enricher.worker.inference.checkpoint.onnx_model import OnnxModel
 from enricher.worker.records import Batch
 from enricher.worker.wiring.loaded_tasks import Model, batch_rules, window_cutter
 from enricher.workshop.gate.scoring import EntitySpan, count_by_text, total
-from tools.bench.batches import in_order_of_arrival, packed_batches
 from tools.bench.bench import Bench
 from tools.bench.child import ANSWER_S, ChildFailed
 from tools.bench.legs.limit import run_bare
@@ -32,12 +31,12 @@ from tools.bench.outcome import Outcome, Row, Table
 from tools.bench.peers.line_up import LineUp, Peer, Places, on_a_cpu
 from tools.bench.peers.results import BARE, OURS, outcome
 from tools.bench.peers.transfer import Options, Route
-from tools.bench.repeating import Run, others, quiet, rates, ratios
+from tools.bench.runs import Run, others, quiet, rates, ratios
 from tools.bench.watching import run_worker
 from tools.reading import Reader
 from tools.topics import Topics
 from tools.waiting import wait_until
-from tools.worker_parts import decode_article, tasks_of, windows_of
+from tools.worker_parts import decode_article, in_order_of_arrival, packed_batches, windows_of
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
@@ -328,8 +327,7 @@ def run_engine(bench: Bench, model: Model, _way: Options, values: Sequence[bytes
 def run_ours(bench: Bench, model: Model, _way: Options, values: Sequence[bytes]) -> Run:
     """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
     with bench.topics(values) as topics:
-        settings = bench.settings_for(topics)
-        run = run_worker(bench, settings, tasks_of(settings, model), len(values))
+        run = run_worker(bench, model, bench.settings_for(topics), len(values))
         return replace(
             run,
             detail={
