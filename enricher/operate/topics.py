@@ -6,8 +6,6 @@ pays for the disks decides how long articles and entities are kept.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,7 +40,6 @@ UNPACKED = {"compression.type": "uncompressed"}
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
-_API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
 
 
 def topics_create(
@@ -162,20 +159,6 @@ class TopicPlan:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-class _ApiVersions(Complaint):
-    """Notes the highest version of each API that all brokers support: only the client's debug log shows it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.highest: dict[str, int] = {}
-
-    def _is_logged(self, record: logging.LogRecord) -> bool:
-        if match := _API_LINE.search(record.getMessage()):
-            name, version = match[1], int(match[2])
-            self.highest[name] = min(version, self.highest.get(name, version))
-        return super()._is_logged(record)
-
-
 class Admin:
     """Every method may block for the request timeout, and raises BrokerError.
 
@@ -184,19 +167,14 @@ class Admin:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
-        self._complaint = _ApiVersions()
-        self._client = new_client(AdminClient, config.client("admin") | {"debug": "feature"}, self._complaint)
+        self._complaint = Complaint()
+        self._client = new_client(AdminClient, config.client("admin"), self._complaint)
 
     def cluster(self, timeout_s: float | None = None) -> ClusterView:
         """The cluster's id, and how many brokers it has now. `timeout_s`: instead of the request timeout."""
         with self._errors(f"asking {self._config.bootstrap_servers} for the cluster"):
             metadata = self._client.list_topics(timeout=timeout_s or self._config.request_timeout_s)
         return ClusterView(metadata.cluster_id, len(metadata.brokers))
-
-    def api_versions(self) -> Mapping[str, int]:
-        """The highest version of each API (Kafka's names) that all brokers seen so far support; empty if unknown."""
-        self._client.poll(0)
-        return self._complaint.highest
 
     def topic(self, name: str) -> TopicView | None:
         """The topic, or None if there is none, or none that we may see. Never creates it."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, redirect_stdout
 from hashlib import blake2b
-from zlib import crc32
 
 import orjson
 
@@ -43,7 +42,6 @@ ONE_TOPIC = (
     "Between topics no order is kept, nor by versions: an old article or tombstone may come last. Publish all records of a "
     "key to one of them (deploy/running.md)."
 )
-_32_BITS = 0xFFFF_FFFF
 
 
 def article_findings(settings: Settings, guard: Guard) -> Iterator[Finding]:
@@ -51,20 +49,20 @@ def article_findings(settings: Settings, guard: Guard) -> Iterator[Finding]:
     config, keys = kafka_config(settings), []
     for topic in config.inputs:
         try:
-            partitions, records = newest_records(config, topic)
+            records = newest_records(config, topic)
         except BrokerError as error:
             advice = "A worker reads these partitions too. Can it reach each broker by its advertised address?"
             yield _report.fail(f"the newest records of {topic}", str(error), advice)
             continue
-        keys.append(KeyPartitions(partitions))
+        keys.append(KeyPartitions())
         yield from _keys(records, keys[-1])
         yield from _articles(settings, topic, records, guard)
     if len(keys) > 1:
         yield _one_topic_per_key(keys)
 
 
-def newest_records(config: KafkaConfig, topic: str) -> tuple[int, Sequence[RawRecord]]:
-    """How many partitions the topic has, and the newest records of each. Raises BrokerError if one does not answer."""
+def newest_records(config: KafkaConfig, topic: str) -> Sequence[RawRecord]:
+    """The newest records of each partition. Raises BrokerError if one does not answer."""
     deadline, records, size_bytes = Deadline(config.request_timeout_s), list[RawRecord](), 0
     # An unreadable batch is an answer, too.
     with closing(TopicReader(config, topic, newest=_NEWEST, answers={UNREADABLE})) as reader:
@@ -74,7 +72,7 @@ def newest_records(config: KafkaConfig, topic: str) -> tuple[int, Sequence[RawRe
             size_bytes += sum(record.size_bytes for record in found)
             if deadline.over and not reader.fetched:
                 raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
-        return len(reader.ends), records
+        return records
 
 
 def _keys(records: Sequence[RawRecord], places: KeyPartitions) -> Iterator[Finding]:
@@ -83,10 +81,12 @@ def _keys(records: Sequence[RawRecord], places: KeyPartitions) -> Iterator[Findi
     if without := sum(record.key is None for record in records):
         seen = f"{without} of the newest {len(records)} records have no key"
         yield _report.warn("keys of articles", seen, "Without a key there is no order per article, and no compaction.")
-    if places.in_several or places.from_crc32:
-        yield _report.warn("one partition per key", f"{places}, among the newest records", ADVICE)
+    check, keys = "one partition per key", len(places.digests)
+    if places.in_several:
+        seen = f"{places.in_several:,} of {keys:,} keys have records in several partitions, among the newest records"
+        yield _report.warn(check, seen, ADVICE)
     else:
-        yield _report.ok("one partition per key", f"holds for the {places.keys:,} keys of the newest records")
+        yield _report.ok(check, f"holds for the {keys:,} keys of the newest records")
 
 
 def _one_topic_per_key(places: Sequence[KeyPartitions]) -> Finding:
@@ -168,33 +168,20 @@ def _absent(settings: Settings, articles: Sequence[Article]) -> Iterator[str]:
 
 
 class KeyPartitions:
-    """Counts keys by where their records are. `partitions`: how many the topic has."""
+    """Counts keys by where their records are."""
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
+    def __init__(self) -> None:
         self._place: dict[int, int] = {}
         """The partition of the first record of each key, by the key's digest."""
         self._several: set[int] = set()
-        self._by_crc32: set[int] = set()
-        self._otherwise: set[int] = set()
 
     def note(self, key: bytes | None, partition: int) -> None:
         """Take the next record; a record without a key may be in any partition."""
         if key is None:
             return
         digest = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
-        if self._place.get(digest) == partition:
-            return
         if self._place.setdefault(digest, partition) != partition:
             self._several.add(digest)
-        if partition != murmur2(key) % self._partitions:
-            found = self._by_crc32 if partition == crc32(key) % self._partitions else self._otherwise
-            found.add(digest)
-
-    @property
-    def keys(self) -> int:
-        """The number of keys that were looked at."""
-        return len(self._place)
 
     @property
     def digests(self) -> Collection[int]:
@@ -205,26 +192,3 @@ class KeyPartitions:
     def in_several(self) -> int:
         """The number of keys with records in several partitions."""
         return len(self._several)
-
-    @property
-    def from_crc32(self) -> int:
-        """The number of keys with a record where only CRC32 puts it; 0 if more keys follow neither rule, as by chance."""
-        return len(self._by_crc32) if len(self._by_crc32) > len(self._otherwise) else 0
-
-    def __str__(self) -> str:
-        several = f"{self.in_several:,} of {self.keys:,} keys have records in several partitions"
-        chosen = f"{self.from_crc32:,} have one where CRC32 puts it, the default of librdkafka, and not murmur2"
-        return f"{several}; {chosen}" if self.from_crc32 else several
-
-
-def murmur2(key: bytes) -> int:
-    """The hash by which Java's clients choose a partition: 31 bits, to be taken modulo the number of partitions."""
-    factor, whole = 0x5BD1_E995, len(key) & ~3
-    found = 0x9747_B28C ^ len(key)
-    for start in range(0, whole, 4):
-        word = int.from_bytes(key[start : start + 4], "little") * factor & _32_BITS
-        found = found * factor & _32_BITS ^ (word ^ word >> 24) * factor & _32_BITS
-    if rest := key[whole:]:
-        found = (found ^ int.from_bytes(rest, "little")) * factor & _32_BITS
-    found = (found ^ found >> 13) * factor & _32_BITS
-    return (found ^ found >> 15) & 0x7FFF_FFFF

@@ -23,7 +23,6 @@ from enricher.worker.wiring.formats import registry_client, subject_of
 
 _ANSWERS_WITHIN_S = 3.0
 """The time limit of the first answer, for which a person waits; a slower broker counts as away."""
-_TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 UNREACHABLE = (
     "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
     "The other checks of the broker were skipped."
@@ -42,26 +41,11 @@ def broker_findings(config: KafkaConfig) -> Iterator[Finding]:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
-    yield version_finding(admin.api_versions())
     yield _start(soon)
     yield _transactional_id(config)
     for name in config.topics:
         if topic := admin.topic(name):
             yield _topic(config, topic, admin.topic_settings(name))
-
-
-def version_finding(api_versions: Mapping[str, int]) -> Finding:
-    """Whether the broker checks the group generation of offsets in transactions (KIP-447)."""
-    found = api_versions.get("TxnOffsetCommit")
-    if found is None:
-        seen = "unknown: the client does not say which requests the broker supports"
-        return _report.warn(
-            "broker version", seen, "Kafka 2.5 or newer is needed (KIP-447); the checks below depend on it."
-        )
-    seen = f"TxnOffsetCommit up to version {found}; exactly-once needs {_TXN_OFFSET_COMMIT} (KIP-447, Kafka 2.5)"
-    if found < _TXN_OFFSET_COMMIT:
-        return _report.fail("broker version", seen, "Use a newer broker.")
-    return _report.ok("broker version", seen)
 
 
 def _start(config: KafkaConfig) -> Finding:
