@@ -30,7 +30,7 @@ from enricher.operate.doctor.broker import broker_findings
 from enricher.operate.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
-from enricher.operate.doctor.transactions import Result, finding_of
+from enricher.operate.doctor.transactions import finding_of
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring import loaded_tasks
@@ -261,7 +261,7 @@ def no_trial(_clients: Clients) -> Outcome:
 def test_a_promise_that_was_not_tried_does_not_count_as_kept(holds: bool | None, verdict: str) -> None:  # noqa: FBT001
     """It fails the command as one that does not hold."""
     promise = Promise("p", "claim", "otherwise", no_trial)
-    assert finding_of(Result(promise, Outcome(holds, "seen")), "rights").verdict == verdict
+    assert finding_of(promise, Outcome(holds, "seen"), "rights").verdict == verdict
 
 
 @pytest.mark.broker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -15,10 +15,9 @@ from support.patience import PATIENCE_S, wait_until
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.operate.doctor import promises as the_trials
 from enricher.operate.doctor import transactions as running
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
-from enricher.operate.doctor.transactions import Result, Trials
+from enricher.operate.doctor.transactions import Trials
 
 pytestmark = pytest.mark.broker
 
@@ -28,10 +27,10 @@ def promise_called(name: str) -> Promise:
     return next(promise for promise in PROMISES if promise.name == name)
 
 
-def tried(topics: Topics, *names: str) -> dict[str, Result]:
+def tried(topics: Topics, promises: Sequence[Promise]) -> dict[str, Outcome]:
     """The outcomes of these promises, by name."""
-    with Trials(config_for(topics), [promise_called(name) for name in names]) as trials:
-        return {result.promise.name: result for result in trials.results()}
+    with Trials(config_for(topics), promises) as trials:
+        return {promise.name: outcome for promise, outcome in trials.outcomes()}
 
 
 def assert_nothing_is_left(bootstrap_servers: str, prefix: str) -> None:
@@ -60,9 +59,9 @@ class NoTwoIdsAreOne(Clients):
     _numbers = count()
 
     @contextmanager
-    def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:
+    def producer(self, name: str = "first") -> Iterator[Producer]:
         """A producer with a unique transactional id."""
-        with super().producer(f"{name}-{next(self._numbers)}", timeout_s) as producer:
+        with super().producer(f"{name}-{next(self._numbers)}") as producer:
             yield producer
 
 
@@ -83,16 +82,6 @@ class OffsetsGoTheirOwnWay(Clients):
             consumer.commit(offsets=[self.partition(offset)], asynchronous=False)
 
 
-class NothingExpires(Clients):
-    """As on a broker that never times transactions out."""
-
-    @contextmanager
-    def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:  # noqa: ARG002
-        """A producer whose transactions may stay open for long."""
-        with super().producer(name, 300.0) as producer:
-            yield producer
-
-
 class OnlyOffsetsAreKept(Clients):
     """As on a broker that forgets the metadata of an offset."""
 
@@ -109,7 +98,6 @@ class OnlyOffsetsAreKept(Clients):
         ("fencing by generation", NoGenerationIsChecked, "an older generation was accepted"),
         ("offsets in the transaction", OffsetsGoTheirOwnWay, "after the abort 2"),
         ("offsets in the transaction", OnlyOffsetsAreKept, "with None instead of its text"),
-        ("expiry by timeout", NothingExpires, "still open"),
     ],
 )
 def test_a_trial_can_tell_when_its_promise_does_not_hold(
@@ -117,8 +105,7 @@ def test_a_trial_can_tell_when_its_promise_does_not_hold(
 ) -> None:
     """Each with clients that make this broker look as if it broke the promise."""
     monkeypatch.setattr(running, "Clients", broken)
-    monkeypatch.setattr(the_trials, "_SCAN_S", 1.0 if broken is NothingExpires else 30.0)
-    outcome = tried(topics, name)[name].outcome
+    outcome = tried(topics, [promise_called(name)])[name]
     assert outcome.holds is False, outcome
     assert seen in outcome.seen
 
@@ -143,7 +130,7 @@ def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: To
         topics, group_id="news / Nachrichten \u00e4 " + "x" * 300
     )  # a topic may not be called like that
     with Trials(config, [*bad, good]) as trials:
-        outcomes = {result.promise.name: result.outcome for result in trials.results()}
+        outcomes = {promise.name: outcome for promise, outcome in trials.outcomes()}
     assert outcomes["commit and abort"].holds is True
     assert [(outcomes[name].holds, outcomes[name].seen) for name in ("refused", "bug")] == [
         (None, "no right"),
@@ -156,6 +143,6 @@ def test_a_trial_that_would_begin_too_late_is_not_tried(topics: Topics) -> None:
     """It counts as not tried, and the topic is deleted."""
     config = config_for(topics)
     with Trials(config, [promise_called("commit and abort")]) as trials:
-        [result] = trials.results(limit_s=0.0)
-    assert (None, "not begun within 0 s") == (result.outcome.holds, result.outcome.seen)
+        [(_, outcome)] = trials.outcomes(limit_s=0.0)
+    assert (None, "not begun within 0 s") == (outcome.holds, outcome.seen)
     assert_nothing_is_left(topics.bootstrap_servers, Trials.prefix_of(config))

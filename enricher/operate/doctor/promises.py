@@ -7,7 +7,6 @@ like the worker's, with their own partition, group and transactional ids. `scrip
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -23,8 +22,8 @@ from enricher.worker.runtime.deadlines import Deadline
 
 CALL_S = 15.0
 """Timeout of one call of a client."""
-OPEN_S = 30.0
-"""Timeout of transactions that a trial ends itself: long enough for it, and short if the process dies."""
+OPEN_MS = 30_000
+"""Timeout of transactions: long enough for a trial, and short if the process dies."""
 _SESSION_MS = 10_000
 _POLL_S = 0.05
 METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "x" * 160
@@ -56,15 +55,14 @@ class Clients:
     complaint: Complaint = field(default_factory=Complaint)
 
     @contextmanager
-    def producer(self, name: str = "first", timeout_s: float = OPEN_S) -> Iterator[Producer]:
+    def producer(self, name: str = "first") -> Iterator[Producer]:
         """An initialised transactional producer. It fences the previous one of the same name. Raises our errors."""
-        timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
             "transactional.id": f"{self.ids}-{name}",
-            "transaction.timeout.ms": timeout_ms,
+            "transaction.timeout.ms": OPEN_MS,
             # The client refuses to wait for longer than the transaction lasts.
-            "message.timeout.ms": timeout_ms,
-            "socket.timeout.ms": min(10_000, timeout_ms),
+            "message.timeout.ms": OPEN_MS,
+            "socket.timeout.ms": 10_000,
             # A deleted topic must not be created again.
             "allow.auto.create.topics": False,
         }
@@ -87,7 +85,7 @@ class Clients:
         """The trial's partition, as the client's type."""
         return TopicPartition(self.topic, self.number, offset)
 
-    def values(self, until: str, *, limit_s: float = CALL_S, stay_s: float = 0) -> list[str]:
+    def values(self, until: str, *, stay_s: float = 0) -> list[str]:
         """The partition's committed records up to this value, and those that come within `stay_s` after it."""
         found: list[str] = []
         with self.consumer() as consumer:
@@ -101,7 +99,7 @@ class Clients:
                         _raise_if_lasting(error)  # reading needs no right on the group
                 return until in found
 
-            if self.wait(read, limit_s) and stay_s:
+            if self.wait(read, CALL_S) and stay_s:
                 self.wait(lambda: not read(), stay_s)
         return found
 
@@ -188,10 +186,6 @@ def _raise_if_lasting(error: KafkaError, *refusals: int) -> None:
 
 _STAY_S = 1.0
 """How long a reader is watched for records that must not come."""
-_EXPIRY_S = 5.0
-"""`transaction.timeout.ms` of the transaction that is left open. With a shorter one a slow network would end it early."""
-_SCAN_S = 30.0
-"""How much later the broker may abort it. Kafka checks every 10 s."""
 _REBALANCE_S = 25.0
 """Timeout of one rebalance. A broker waits 3 s for a group's first members, and heartbeats tell members about it."""
 _ATTEMPTS = 5
@@ -272,27 +266,6 @@ def offsets_in_the_transaction(clients: Clients) -> Outcome:
     )
     kept = (found.offset, found.metadata, found.leader_epoch) == (3, METADATA, LEADER_EPOCH)
     return Outcome(kept and (first, early, during, aborted) == (1, None, 1, 1), seen)
-
-
-def expiry(clients: Clients) -> Outcome:
-    """Leave a transaction open for longer than its timeout, and wait for what was committed behind it."""
-    with clients.producer("abandoned", timeout_s=_EXPIRY_S) as abandoned, clients.producer("second") as second:
-        began_s = time.monotonic()
-        abandoned.begin_transaction()
-        clients.write(abandoned, "abandoned")
-        clients.write_and_commit(second, "behind")
-        if "behind" not in clients.values("behind", limit_s=_EXPIRY_S + _SCAN_S):
-            seen = f"a transaction with a timeout of {_EXPIRY_S:.0f} s was still open {_SCAN_S:.0f} s after that"
-            return Outcome(holds=False, seen=seen)
-        took_s = time.monotonic() - began_s
-        error = refusal(lambda: abandoned.commit_transaction(CALL_S))
-        clients.write_and_commit(second, "last")
-    found = clients.values("last")
-    seen = (
-        f"with a timeout of {_EXPIRY_S:.0f} s an open transaction was aborted after {took_s:.1f} s, its producer's commit "
-        f"{_verdict(error)}, and a committed reader saw {_list(found)}"
-    )
-    return Outcome(error is not None and found == ["behind", "last"], seen)
 
 
 def _join(clients: Clients, joining: Consumer, *others: Consumer) -> None:
@@ -383,11 +356,5 @@ PROMISES: tuple[Promise, ...] = (
         "Offsets and outputs could part, or a new owner begin at an offset that is about to be overtaken: lost records or "
         "duplicates. Without the text a worker cannot see how often a record was tried.",
         offsets_in_the_transaction,
-    ),
-    Promise(
-        "expiry by timeout",
-        "A transaction that stays open beyond its timeout is aborted by the broker, its producer fenced, and readers go on.",
-        "A worker that dies in a transaction would stop every reader of its output partitions for good.",
-        expiry,
     ),
 )

@@ -10,14 +10,13 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
 
 from enricher.errors import BrokerError, EnricherError
-from enricher.operate.doctor.broker import UNREACHABLE, version_finding
+from enricher.operate.doctor.broker import UNREACHABLE
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
 from enricher.operate.topics import Admin, TopicPlan
@@ -33,7 +32,7 @@ _NO = f"Do not run a worker on this broker, and report to us which broker it is 
 
 log = logging.getLogger(__name__)
 _LIMIT_S = 120.0
-"""The time after which no other trial begins. All trials together take about 30 s: expiry waits for a scan every 10 s."""
+"""The time after which no other trial begins."""
 _DELETE_S = 15.0
 """A cluster that is electing leaders takes seconds."""
 _LEAST_PARTITIONS = 2  # two members of one group, each with a partition
@@ -50,7 +49,6 @@ def tried_promises(config: KafkaConfig) -> Iterator[Finding]:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
     yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
-    yield version_finding(trials.api_versions())
     rights = (
         f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ on groups with the same "
         f"prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
@@ -58,7 +56,7 @@ def tried_promises(config: KafkaConfig) -> Iterator[Finding]:
     try:
         with trials:
             yield _report.ok(check, f"'{trials.name}' was created, and is deleted at the end")
-            yield from (finding_of(result, rights) for result in trials.results())
+            yield from (finding_of(promise, outcome, rights) for promise, outcome in trials.outcomes())
     except BrokerError as error:
         yield _report.fail(check, str(error), rights)
         return
@@ -66,9 +64,8 @@ def tried_promises(config: KafkaConfig) -> Iterator[Finding]:
         yield _report.warn("clean-up", f"not deleted: {trials.left_behind}", "Delete it by hand.")
 
 
-def finding_of(result: Result, rights: str) -> Finding:
+def finding_of(promise: Promise, outcome: Outcome, rights: str) -> Finding:
     """FAIL if a promise does not hold or could not be tried."""
-    promise, outcome = result.promise, result.outcome
     if outcome.holds:
         return _report.ok(promise.name, outcome.seen)
     if outcome.holds is None:
@@ -78,14 +75,6 @@ def finding_of(result: Result, rights: str) -> Finding:
 
 
 _ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A promise that was tried."""
-
-    promise: Promise
-    outcome: Outcome
 
 
 class Trials(Admin):
@@ -111,8 +100,8 @@ class Trials(Admin):
         """The topic that the trials share. Its name is the prefix of everything that this run creates."""
         return f"{self.prefix_of(self._config)}{self._run}"
 
-    def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
-        """Try each promise, and yield its result. A trial that would begin after `limit_s` is left out.
+    def outcomes(self, limit_s: float = _LIMIT_S) -> Iterator[tuple[Promise, Outcome]]:
+        """Try each promise. A trial that would begin after `limit_s` is left out.
 
         They run in a thread: a call of the client that Ctrl-C interrupts may raise another error than that.
         """
@@ -122,8 +111,7 @@ class Trials(Admin):
                 ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
                 clients = Clients(self._config, self.name, number, f"{self.name}.{number}", ids)
                 late = Outcome(None, f"not begun within {limit_s:.0f} s") if deadline.over else None
-                outcome = late or thread.submit(_try, promise, clients).result()
-                yield Result(promise, outcome)
+                yield promise, late or thread.submit(_try, promise, clients).result()
 
     def __enter__(self) -> Self:
         try:

@@ -150,7 +150,7 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Top
     config = config_for(topics, bootstrap_servers=proxy.addresses)
     with Trials(config) as trials:
         proxy.apply(silence := Delay(Match({Api.END_TXN}), 3600))
-        outcomes = {result.promise.name: result.outcome for result in trials.results(LIMIT_S)}
+        outcomes = {promise.name: outcome for promise, outcome in trials.outcomes(LIMIT_S)}
     assert silence.caught.is_set()
     assert outcomes.keys() == {promise.name for promise in PROMISES}
     assert [name for name, outcome in outcomes.items() if outcome.holds] == []
