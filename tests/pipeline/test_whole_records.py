@@ -131,7 +131,7 @@ def test_entities_of_html_count_in_it_and_read_as_its_reader_does(topics: Topics
     assert [("Ana Ribeiro", "Ana <b>Rib</b>eiro"), ("Lisbon", "Lis&#98;on")] == found
     shown = run("tail", "--from-beginning", "--until-end", env=environment)
     assert "  body: [Ana Ribeiro PER], [Lisbon LOC]\n" in shown.stdout, shown.output
-    report = run("verify", "--wait", "10", "--recompute", "100", "--json", env=environment)
+    report = run("verify", "--recompute", "100", "--json", env=environment)
     assert 0 == report.exit_code, report.output
     assert 2 == next(each["checked"] for each in json.loads(report.stdout)["checks"] if each["check"] == "payload")
     as_text = environment | {"ENRICHER_ARTICLES__BODY_FORMAT": "text"}

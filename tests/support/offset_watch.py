@@ -7,9 +7,53 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from enricher.errors import BrokerError
-from enricher.operate.verify.group_offsets import Cluster, OffsetWatch
-from enricher.operate.verify.ledger import Check, Checks
+from enricher.operate.verify.group_offsets import Cluster, Committed, CommittedOffset, same_topic
+from enricher.operate.verify.ledger import Check, Place
 from enricher.worker.kafka.properties import KafkaConfig
+
+
+class OffsetWatch:
+    """Takes samples of a group's committed offsets in one topic, and fails `check` for each that went back.
+
+    Kafka removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by
+    the topic's id.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.check = Check("went back", "committed offsets never went back while they were watched")
+        self._topic = topic
+        self._last: dict[int, CommittedOffset] = {}
+        self._gone: set[int] = set()
+
+    def note(self, committed: Committed) -> None:
+        """Take the next sample. Counts every partition that has an earlier sample as checked."""
+        for partition, place in committed.items():
+            self.check.checked += partition in self._last
+            if place is not None:
+                self._compare(partition, place)
+            elif partition in self._last:
+                self._gone.add(partition)
+
+    def finish(self, topic_id: str | None) -> None:
+        """Judge the offsets that are still missing, by the topic's id now (None: unknown)."""
+        gone, self._gone = self._gone, set()
+        for partition in sorted(gone):
+            if same_topic(self._last.pop(partition).topic_id, topic_id):
+                self._fail(partition, 0)
+
+    def _compare(self, partition: int, place: CommittedOffset) -> None:
+        last, self._last[partition] = self._last.get(partition), place
+        was_gone = partition in self._gone
+        self._gone.discard(partition)
+        if last is None or not same_topic(last.topic_id, place.topic_id):
+            return
+        if was_gone:
+            self._fail(partition, 0)
+        elif place.offset < last.offset:
+            self._fail(partition, place.offset)
+
+    def _fail(self, partition: int, offset: int) -> None:
+        self.check.fail(Place(self._topic, partition, offset))
 
 
 @contextmanager
@@ -18,7 +62,7 @@ def watching(config: KafkaConfig, *, every_s: float = 0.2) -> Iterator[Check]:
 
     A cluster that does not answer only costs samples: brokers may stop and start in the body.
     """
-    watch, over = OffsetWatch(config.input_topic, Checks().went_back), threading.Event()
+    watch, over = OffsetWatch(config.input_topic), threading.Event()
     with closing(Cluster(config)) as cluster:
 
         def sample() -> None:

@@ -52,12 +52,6 @@ def verify(
         str | None, typer.Option("--dead-letters", help="Dead-letter topic. Default: from settings.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
-    wait_s: Annotated[
-        float | None,
-        typer.Option(
-            "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, at most this long."
-        ),
-    ] = None,
     recompute: Annotated[
         int, typer.Option("--recompute", min=0, metavar="N", help="Enrich the inputs of N records again and compare.")
     ] = 0,
@@ -65,7 +59,8 @@ def verify(
 ) -> None:
     """Check that every committed input is exactly once in the output or the dead letters. Only reads.
 
-    It checks what the group has committed, so workers may be running. Inputs that retention or compaction has removed
+    It checks what the group has committed, so workers may be running; `enricher lag --max-lag 0` says whether that is all.
+    Inputs that retention or compaction has removed
     count as gaps; a check that the topics can no longer answer is unknown, not failed. If the input topic was deleted and
     created again, outputs that name the id of the earlier topic are counted but not checked. Records are named by topic,
     partition and offset; their text is never shown, and only --recompute reads it. Several input topics are checked one
@@ -83,7 +78,7 @@ def verify(
         group_id=group or config.group_id,
     )
     open_wait_s, deletes = config.transaction_timeout_s + _SWEEP_S, delete_events(settings)
-    options = VerifyOptions(open_wait_s=open_wait_s, wait_s=wait_s, sample=recompute, deletes=deletes)
+    options = VerifyOptions(open_wait_s=open_wait_s, sample=recompute, deletes=deletes)
     if recompute:
         tasks = load_tasks(settings)
         again = partial(recompute_records, settings, tasks)

@@ -1,13 +1,10 @@
-"""Reads the group's committed offsets, compares samples of them, and waits for them. Judges no record.
+"""Reads the group's committed offsets, and waits for open transactions. Judges no record.
 
 A topic that is deleted and created again has a new id, which is in the offsets' metadata; then they rightly begin at 0.
-Kafka removes the offsets of a deleted topic, so a missing offset is judged when there is one again, or at the end, by the
-id.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,8 +25,6 @@ _ONE_ALPHABET = str.maketrans("+/", "-_")
 
 
 _PENDING_S = 1.0
-log = logging.getLogger(__name__)
-_SAMPLE_EVERY_S = 0.2
 _ASK_AGAIN_S = 0.1
 
 
@@ -117,73 +112,6 @@ class Cluster(Inspector):
                 if exception.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001  the client's name
                     return None
                 raise
-
-
-class OffsetWatch:
-    """Takes samples of a group's committed offsets in one topic, and fails `check` for each that went back."""
-
-    def __init__(self, topic: str, check: Check) -> None:
-        self.check = check
-        self.samples = 0
-        self._topic = topic
-        self._last: dict[int, CommittedOffset] = {}
-        self._gone: set[int] = set()
-
-    def note(self, committed: Committed) -> None:
-        """Take the next sample. Counts every partition that has an earlier sample as checked."""
-        self.samples += 1
-        for partition, place in committed.items():
-            self.check.checked += partition in self._last
-            if place is not None:
-                self._compare(partition, place)
-            elif partition in self._last:
-                self._gone.add(partition)
-
-    def finish(self, topic_id: str | None) -> None:
-        """Judge the offsets that are still missing, by the topic's id now (None: unknown)."""
-        gone, self._gone = self._gone, set()
-        for partition in sorted(gone):
-            if same_topic(self._last.pop(partition).topic_id, topic_id):
-                self._fail(partition, 0)
-
-    def _compare(self, partition: int, place: CommittedOffset) -> None:
-        last, self._last[partition] = self._last.get(partition), place
-        was_gone = partition in self._gone
-        self._gone.discard(partition)
-        if last is None or not same_topic(last.topic_id, place.topic_id):
-            return
-        if was_gone:
-            self._fail(partition, 0)
-        elif place.offset < last.offset:
-            self._fail(partition, place.offset)
-
-    def _fail(self, partition: int, offset: int) -> None:
-        self.check.fail(Place(self._topic, partition, offset))
-
-
-def wait_for_group(
-    topic: str, seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress
-) -> dict[int, int]:
-    """Sample until the group has committed everything that is in `topic` now, for at most `seconds`.
-
-    Returns the ends of the partitions where it has not. Offsets of an earlier topic of this name do not count.
-    """
-    topic_id = cluster.topic_id(topic)
-    low, ends = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
-    left = {number: end for number, end in ends.items() if end > low[number]}
-    total = sum(left.values())
-
-    def done() -> bool:
-        committed = cluster.offsets_now()
-        watch.note(committed)
-        offsets = of_topic(committed, topic_id)
-        for number in [number for number, end in left.items() if (offsets.get(number) or 0) >= end]:
-            del left[number]
-        progress("waiting for the group", total - sum(left.values()), total)
-        return not left
-
-    until(done, Deadline(seconds), pause_s=_SAMPLE_EVERY_S)
-    return left
 
 
 def stable_ends(

@@ -19,13 +19,10 @@ from enricher.operate.verify.contract import DeleteEvents
 from enricher.operate.verify.group_offsets import (
     Cluster,
     Committed,
-    OffsetWatch,
     of_topic,
     stable_ends,
-    wait_for_group,
 )
 from enricher.operate.verify.ledger import (
-    Check,
     Checks,
     Doubts,
     Inputs,
@@ -51,14 +48,12 @@ PartitionOffsets = Mapping[int, int | None]
 class VerifyOptions:
     """Chooses what a verification does besides its static checks.
 
-    `open_wait_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges
-    what it has committed. `recompute`: compare `sample` records with what this function returns for their inputs. `as_json`,
-    `least_score`: see `Recomputation`.
+    `open_wait_s`: how long to wait for open transactions to end. `recompute`: compare `sample` records with what this
+    function returns for their inputs. `as_json`, `least_score`: see `Recomputation`.
     `deletes`: which inputs are delete events; None if none are. `skips`: see `Inputs`.
     """
 
     open_wait_s: float = 25.0
-    wait_s: float | None = None
     recompute: Recompute | None = None
     as_json: RecordAsJson = lambda value, _content_type: value
     least_score: LeastScore = lambda _finding: 0.0
@@ -84,7 +79,6 @@ class _Verification:
         self._config, self._options, self._progress, self._cluster = config, options, progress, cluster
         self._topic = config.input_topic
         self._checks = Checks()
-        self._watch = OffsetWatch(self._topic, self._checks.went_back)
         self._topic_id: str | None = None
         self._facts: Counter[str] = Counter()
         self._ledgers: dict[int, PartitionLedger] = {}
@@ -93,7 +87,6 @@ class _Verification:
 
     def run(self) -> Report:
         """Run all steps, in the order that the module's docstring explains."""
-        self._follow()
         self._topic_id = self._cluster.topic_id(self._topic)
         due, _ = self._stable_offsets()
         topics = (self._config.output_topic, self._config.dead_letter_topic)
@@ -114,24 +107,14 @@ class _Verification:
         self._recompute()
         self._count_outputs()
         self._end()
-        checks = tuple(check for check in self._checks if self._applies(check))
-        return Report(checks, self._facts)
+        checks = [check for check in self._checks if check is not self._checks.payload or self._options.recompute]
+        return Report(tuple(checks), self._facts)
 
     # ---- committed offsets
-
-    def _follow(self) -> None:
-        """Sample committed offsets for as long as the options say."""
-        wait_s, check = self._options.wait_s, self._checks.caught_up
-        if wait_s is not None:
-            late = wait_for_group(self._topic, wait_s, self._cluster, self._watch, self._progress)
-            check.checked = len(self._cluster.partitions(self._topic))
-            for number, end in late.items():
-                check.fail(Place(self._topic, number, end))
 
     def _stable_offsets(self) -> tuple[PartitionOffsets, Committed]:
         """The group's offsets in the present topic, and those that an open transaction holds back."""
         committed, pending = self._cluster.stable_offsets(self._options.open_wait_s)
-        self._watch.note(committed)
         return of_topic(committed, self._topic_id), pending
 
     # ---- outputs
@@ -234,21 +217,11 @@ class _Verification:
     def _count_outputs(self) -> None:
         for outputs in self._outputs.values():
             self._facts.update(outputs.counts)
-        self._facts["samples of committed offsets"] += self._watch.samples
 
     def _end(self) -> None:
-        """Judge the samples. Raises BrokerError if the input topic is not the one that was read."""
-        topic_id = self._cluster.topic_id(self._topic)
-        self._watch.finish(topic_id)
-        if topic_id != self._topic_id:
+        """Raise BrokerError if the input topic is not the one that was read."""
+        if self._cluster.topic_id(self._topic) != self._topic_id:
             raise BrokerError(f"the topic '{self._topic}' was created again while it was verified: verify once more")
-
-    def _applies(self, check: Check) -> bool:
-        applies = {
-            "caught up": self._options.wait_s is not None,
-            "payload": self._options.recompute is not None,
-        }
-        return applies.get(check.name, True)
 
     def _reader(self) -> closing[RangeReader]:
         return closing(RangeReader(self._config, committed_only=True, progress=self._progress))

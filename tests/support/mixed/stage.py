@@ -314,7 +314,7 @@ class Stage:
 
     def verify(self) -> tuple[int, str]:
         """Run `enricher verify`; returns its exit code and what it printed."""
-        result = run("verify", "--wait", "30", env=self.environment)
+        result = run("verify", env=self.environment)
         return result.exit_code, f"{result.stdout}{result.stderr}{result.exception or ''}"
 
     def __enter__(self) -> Self:
