@@ -1,6 +1,6 @@
 """`enricher publish` writes JSON lines to the input topic, one at a time, so that no file is held in memory.
 
-The worker itself writes only through its sink. `dead-letters redrive` uses the rate.
+The worker itself writes only through its sink.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,6 @@ from enricher.worker.kafka.errors import Complaint, mapping_errors, new_client, 
 from enricher.worker.kafka.metadata import no_such_topic
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.records import Partition, RawRecord
-from enricher.worker.rules.read_limits import RateLimit
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.formats import delete_events, line_mapping
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -42,10 +40,6 @@ _LINES = Partition("lines", 0)
 MAX_LINE_BYTES = 32 * 2**20
 """Twice what our topics take in one message; a longer line is hardly JSON lines, and would have to be held in memory."""
 _LOST_AFTER_MS = 60_000  # the client's default of 5 minutes is long for a person at a terminal
-MAX_RATE = 1_000_000.0
-"""The highest `rate_per_s`: more than there will be, and no infinity."""
-BURST_S = 0.1
-"""The largest burst after a pause: the articles of this much time, at least one."""
 
 
 def publish(
@@ -57,11 +51,6 @@ def publish(
     tombstones: Annotated[
         list[str] | None,
         typer.Option("--tombstone", metavar="KEY", help="Delete the article of this key. Repeat it for several."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(min=0.01, max=MAX_RATE, help="At most this many articles per second."),
     ] = None,
     input_topic: InputOption = None,
 ) -> None:
@@ -82,10 +71,10 @@ def publish(
     config = kafka_config(settings)
     publisher = Publisher(config, config.input_topic)
     what = "tombstones" if tombstones else "articles"
-    sending = _Sending(publisher, what, rate_per_s=rate)
+    sending = _Sending(publisher, what)
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(islice(records if tombstones else sending.with_keys(lines, mapping, deletes), limit), ticker)
+            sending.send(records if tombstones else sending.with_keys(lines, mapping, deletes), ticker)
     finally:
         remark_console().print(sending.summary())
     if failures := publisher.failures:
@@ -123,12 +112,11 @@ def _require_id(settings: Settings) -> None:
 
 
 class _Sending:
-    """One run: sends at the requested rate, and counts."""
+    """One run: sends, and counts."""
 
-    def __init__(self, publisher: Publisher, what: str, *, rate_per_s: float | None) -> None:
+    def __init__(self, publisher: Publisher, what: str) -> None:
         self._publisher = publisher
         self._what = what
-        self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._began_s = time.monotonic()
         self.sent = 0
         self.refused = 0
@@ -148,7 +136,6 @@ class _Sending:
     def send(self, records: Iterator[Record], ticker: Ticker) -> None:
         """Send each record."""
         for key, value in records:
-            self._wait_for_turn(ticker)
             self._publisher.send(key, value)
             self.sent += 1
             ticker.tick(self.summary)
@@ -156,21 +143,13 @@ class _Sending:
             ticker.tick(self.summary)
 
     def summary(self) -> str:
+        """What was done so far, in a line."""
         elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
         done, megabytes = self._publisher.delivered, self._publisher.delivered_bytes / 1e6
         failed = self._publisher.failures.total()
         text = f"{done:,} {self._what}, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
         text += f", {self.refused:,} refused" if self.refused else ""
         return f"{text}, {failed:,} failed" if failed else text
-
-    def _wait_for_turn(self, ticker: Ticker) -> None:
-        bucket = self._bucket
-        if bucket is None:
-            return
-        while (wait_s := bucket.wait_s()) > 0:
-            self._publisher.wait(min(wait_s, _DRAIN_STEP_S))
-            ticker.tick(self.summary)
-        bucket.take()
 
 
 def require_files(paths: Sequence[Path]) -> None:
@@ -253,10 +232,6 @@ class Publisher:
                 self._producer.poll(0)
                 return
 
-    def wait(self, seconds: float) -> None:
-        """Wait for at most `seconds`, while the client delivers reports."""
-        self._producer.poll(seconds)
-
     def drain(self, timeout_s: float) -> int:
         """Wait for acknowledgements; returns how many records have none."""
         return self._producer.flush(timeout_s)
@@ -282,19 +257,3 @@ def _properties(config: KafkaConfig) -> dict[str, Any]:
         "acks": "all",
         "enable.idempotence": True,
     }
-
-
-class TokenBucket:
-    """Allows `rate_per_s` articles per second."""
-
-    def __init__(self, rate_per_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._limit = RateLimit(rate_per_s, clock(), burst_s=BURST_S)
-
-    def wait_s(self) -> float:
-        """Seconds until an article may go; 0 if one may go now."""
-        return self._limit.wait_s(self._clock()) or 0.0
-
-    def take(self) -> None:
-        """Count one article as sent."""
-        self._limit.count(1, self._clock())

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commands.cli_runner import article, json_lines, run
-from support.clock import Clock
 from support.reading import read_all
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle
-from enricher.operate.publish import TokenBucket, key_of, lines_in
+from enricher.operate.publish import key_of, lines_in
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import line_mapping
@@ -128,17 +127,3 @@ def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
     broken.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(FatalError, match=r"broken\.gz"):
         list(lines_in([broken]))
-
-
-@pytest.mark.parametrize("rate", [0.5, 60.0, 10_000.0])
-def test_a_bucket_gives_its_rate_and_one_short_burst(rate: float) -> None:
-    """After an hour without articles, at most the articles of a tenth of a second are sent at once."""
-    clock = Clock()
-    bucket = TokenBucket(rate, clock=clock)
-    clock.now_s += 3_600.0
-    burst = 0
-    while bucket.wait_s() == 0:
-        bucket.take()
-        burst += 1
-    assert burst == max(1, int(rate / 10))
-    assert bucket.wait_s() <= 1 / rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import any_text
 
-from enricher.operate.dead_letters.command import Stage
 from enricher.operate.dead_letters.letters import (
     REDRIVE_COUNT,
     REDRIVEN_LETTER,
@@ -49,11 +48,6 @@ def test_every_name_survives_being_dead_lettered(headers: Headers) -> None:
     letter = DeadLetter("decode", "InvalidArticle", "not JSON")
     written = dead_letter_headers(raw, letter, version="1", time_s=0.0, omitted_bytes=None)
     assert headers == restore_names(tuple(written[: len(headers)]))
-
-
-def test_letters_of_every_stage_can_be_chosen() -> None:
-    """A stage that the command does not know would be one whose letters nobody redrives alone."""
-    assert [*get_args(get_type_hints(DeadLetter)["stage"])] == [*Stage]
 
 
 @given(HEADERS)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -30,7 +29,6 @@ from enricher.operate.dead_letters.letters import Selection, letter_of
 from enricher.operate.dead_letters.redriving import MOST_RECORDS, Ending, Readers, Redrive, RedriveOptions
 from enricher.operate.dead_letters.sender import Sender
 from enricher.operate.inspector import Inspector, RecordFinder
-from enricher.operate.publish import MAX_RATE, TokenBucket
 from enricher.worker.commands.console import Ticker, data_console, printable, remark_console, write_line
 from enricher.worker.commands.topic_options import TIME_FORMS, InputOption, time_option, with_one_input
 from enricher.worker.kafka.errors import Complaint, without_recovery
@@ -39,6 +37,7 @@ from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord, ReachedLimit
 from enricher.worker.rules.commit_metadata import CommitMetadata
+from enricher.worker.rules.read_limits import RateLimit
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -48,6 +47,10 @@ _MOST_VALUES = 10_000
 _MOST_CHARS = 300  # Kafka's names of topics have 249 at most
 _MOST_ROWS = 30
 _OTHERS = "(others)"
+_MAX_RATE = 1_000_000.0
+"""The highest `--rate`: more than there will be, and no infinity."""
+_BURST_S = 0.1
+"""The largest burst after a pause: the letters of this much time, at least one."""
 
 
 _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
@@ -247,16 +250,6 @@ _ENDINGS: dict[Ending, str] = {
 }
 
 
-class Stage(StrEnum):
-    """The stages at which articles fail. Typer takes lists of an enum, and of no `Literal`."""
-
-    DECODE = "decode"
-    TRANSFORM = "transform"
-    TOKENIZE = "tokenize"
-    INFERENCE = "inference"
-    PUBLISH = "publish"
-
-
 _Types = Annotated[list[str] | None, typer.Option("--type", help="Only those of this type; may be repeated.")]
 _Reasons = Annotated[
     list[str] | None,
@@ -266,16 +259,15 @@ _Reasons = Annotated[
 
 def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     *,
-    stage: Annotated[
-        list[Stage] | None, typer.Option(show_default=False, help="Only those of this stage; may be repeated.")
-    ] = None,
     error_type: _Types = None,
     reason: _Reasons = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help=f"Only those made at this time or later: {TIME_FORMS}.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only those made before this time.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, max=MAX_RATE, help="Send so many per second at most.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.01, max=_MAX_RATE, help="Send so many per second at most.")
+    ] = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="Send at most this many.")] = None,
     max_redrives: Annotated[
         int, typer.Option(min=1, help="The loop guard: leave an input that was redriven this many times already.")
@@ -295,8 +287,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
 
     Key, value and headers are those of the input; the header `enricher.redrive.count` is added, or raised. A letter is
     superseded, and not sent, if its partition of the input has a newer record or tombstone of its key. What was omitted for
-    size is taken from the input, if it is still there. Only letters that were there at the start are looked at. A type or
-    reason that no letter has is an error, which names those there are.
+    size is taken from the input, if it is still there. Only letters that were there at the start are looked at.
 
     A second run sends nothing again, whatever was killed meanwhile, and one with another selection still finds what this one
     left: the group `<kafka.group_id>.redrive` (`.redrive.<topic>` if there are several inputs) commits the offset of the
@@ -310,7 +301,7 @@ def dead_letters_redrive(  # noqa: PLR0913  each option is an argument
     times = time_option("--since", since), time_option("--until", until)
     config, group_id = _config_and_group(load_settings(), input_topic)
     options = RedriveOptions(
-        selection=Selection.of(stage or (), error_type or (), reason or (), *times),
+        selection=Selection.of(error_type or (), reason or (), *times),
         limit=most,
         most_redrives=max_redrives,
         unchecked=unchecked,
@@ -375,8 +366,6 @@ def _open_run(
             )
         try:
             yield redrive
-        except SettingsError:
-            raise
         except BaseException:
             remark_console().print(f"ended early: {_last_line(_counts_of(redrive), dry_run=dry_run)}")
             raise
@@ -386,12 +375,12 @@ class _Pace:
     """Waits before each transaction, so that records are sent at the rate."""
 
     def __init__(self, rate_per_s: float, ticker: Ticker) -> None:
-        self._bucket = TokenBucket(rate_per_s)
+        self._limit = RateLimit(rate_per_s, time.monotonic(), burst_s=_BURST_S)
         self._ticker = ticker
 
     def __call__(self, count: int) -> None:
         for _ in range(count):
-            while (wait_s := self._bucket.wait_s()) > 0:
+            while wait_s := self._limit.wait_s(time.monotonic()):
                 self._ticker.tick(lambda: "waiting for the next transaction (--rate)")
                 time.sleep(min(wait_s, 0.5))
-            self._bucket.take()
+            self._limit.count(1, time.monotonic())

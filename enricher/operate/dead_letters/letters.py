@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,7 +42,6 @@ _ESCAPE = "input."
 _ESCAPED = re.compile(r"(?:input\.)+enricher\.")
 _COUNT = re.compile(rb"[0-9]{1,9}")
 _MAX_TYPE_CHARS = 100
-_MOST_NAMES, _MOST_NAMED = 10_000, 30
 _MAX_OFFSET = 2**63 - 1
 _END_OF_TIME_S = 253_402_300_800.0  # the year 10000, of which Python knows no date
 
@@ -127,7 +125,6 @@ def headers_to_send(headers: Headers, letter_name: bytes) -> list[tuple[str, str
 class Selection:
     """Which dead letters to redrive; empty sets select all. Times are when a letter was made: [`since_s`, `until_s`)."""
 
-    stages: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     reasons: frozenset[str] = frozenset()
     since_s: float = -math.inf
@@ -136,7 +133,6 @@ class Selection:
     @classmethod
     def of(
         cls,
-        stages: Iterable[str],
         types: Iterable[str],
         reasons: Iterable[str],
         since: datetime | None,
@@ -146,7 +142,6 @@ class Selection:
         if since and until and since >= until:
             raise SettingsError(f"--since {since} is not before --until {until}")
         return cls(
-            frozenset(stages),
             frozenset(types),
             frozenset(reasons),
             since.timestamp() if since else -math.inf,
@@ -156,39 +151,10 @@ class Selection:
     def has(self, letter: Letter) -> bool:
         """Whether the letter is selected."""
         return (
-            (not self.stages or letter.stage in self.stages)
-            and (not self.types or letter.error_type in self.types)
+            (not self.types or letter.error_type in self.types)
             and (not self.reasons or letter.reason in self.reasons)
             and self.since_s <= letter.time_s < self.until_s
         )
-
-
-class Names:
-    """The types and reasons of the letters in a topic, so that a selection by an unknown one is refused."""
-
-    def __init__(self, selection: Selection) -> None:
-        self._wanted = {"--type": selection.types, "--reason": selection.reasons}
-        self._seen = {option: Counter[str]() for option in self._wanted}
-
-    def note(self, letter: Letter) -> None:
-        """Count the letter's type and reason. Only some thousand types are kept, because writers choose them."""
-        for option, name in (("--type", letter.error_type), ("--reason", letter.reason)):
-            seen = self._seen[option]
-            if name in seen or name in self._wanted[option] or len(seen) < _MOST_NAMES:
-                seen[name] += 1
-
-    @property
-    def all_known(self) -> bool:
-        """Whether each type and reason of the selection is that of a letter."""
-        return all(names <= self._seen[option].keys() for option, names in self._wanted.items())
-
-    def require_known(self) -> None:
-        """Raise SettingsError for a type or reason that no letter has; without any letter, nothing is wrong."""
-        for option, names in self._wanted.items():
-            seen = self._seen[option]
-            if seen and (unknown := names - seen.keys()):
-                there = "; ".join(f"'{name}' ({count:,})" for name, count in seen.most_common(_MOST_NAMED))
-                raise SettingsError(f"{option}: no dead letter has '{min(unknown)}'. There are: {there}")
 
 
 def _text(value: bytes | None) -> str:

@@ -26,7 +26,6 @@ from confluent_kafka import Message
 from enricher.errors import BrokerError, FatalError, TransactionTrouble
 from enricher.operate.dead_letters.letters import (
     Letter,
-    Names,
     NewerRecords,
     Progress,
     Selection,
@@ -110,7 +109,7 @@ class Redrive:
 
     `counts`: how the letters behind the committed offsets have ended, complete when `run` returns. `found`: how many of them
     there are. `committed`: what the redrive's group has committed, by partition. The constructor raises BrokerError, and
-    FatalError if what is committed cannot be read.
+    FatalError if what is committed lies beyond the end.
     """
 
     def __init__(
@@ -130,32 +129,24 @@ class Redrive:
         self._newer = NewerRecords(readers.inputs, inspector, config.input_topic)
         self._topic_id = inspector.topic_id(config.input_topic)
         self._partitions = len(inspector.partitions(config.input_topic))
-        self._letters_id, self._lows = inspector.topic_id(topic) or topic, inspector.beginnings(topic)
+        self._letters_id = inspector.topic_id(topic)
         self._ends = inspector.ends(topic, committed_only=True)
-        self.committed = committed_starts(inspector.committed_offsets(topic), inspector.topic_id(topic))
+        self.committed = committed_starts(inspector.committed_offsets(topic), self._letters_id)
         for number, at in self.committed.items():
             if at > self._ends[number]:
                 raise FatalError(_BEYOND.format(number=number, topic=topic))
         self._redriven_before = frozenset(self.committed)
-        self._starts = {number: max(low, self.committed.get(number, low)) for number, low in self._lows.items()}
+        lows = inspector.beginnings(topic)
+        self._starts = {number: max(low, self.committed.get(number, low)) for number, low in lows.items()}
         self._progress = Progress(self._starts)
         self._candidates: set[tuple[int, int]] = set()
         """The places of the letters to send: partition and offset."""
-        self._names = Names(options.selection)
         self.found = 0
         self.counts: Counter[Ending] = Counter()
 
     def run(self) -> None:
-        """Redrive. Raises BrokerError, Fenced, RecoveryExhausted; what was committed until then stays.
-
-        Raises SettingsError, before anything is sent, for a type or reason that no letter of the topic has.
-        """
+        """Redrive. Raises BrokerError, Fenced, RecoveryExhausted; what was committed until then stays."""
         self._judge_letters()
-        if not self._names.all_known:
-            for message in self._read_letters({n: (low, self._starts[n]) for n, low in self._lows.items()}, "reading"):
-                if letter := self._letter_of(message):
-                    self._names.note(letter)
-            self._names.require_known()
         if self._candidates:
             self._newer.read_all()
         for batch in self._batches():
@@ -180,7 +171,6 @@ class Redrive:
             # Newer letters show newer inputs, too, which the input itself may have lost.
             self._newer.note(letter.source.partition, message.key(), letter.source.offset)
             self.found += 1
-            self._names.note(letter)
             if len(self._candidates) < MOST_CANDIDATES:
                 self._judge(letter, message)
             else:
