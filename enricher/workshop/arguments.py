@@ -24,8 +24,4 @@ GoldOption = Annotated[
     ),
 ]
 LimitOption = Annotated[float, typer.Option(min=0.0, max=100.0, help="F1 points that a reduced precision may lose.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Measure and show the result, write nothing.")]
-UndoOption = Annotated[
-    bool, typer.Option("--undo", help="Measure nothing: remove what this command has written to the cache.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -8,13 +8,11 @@ finds no paraphrase, no part of a sentence and, within a longer text, no short s
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.markup import escape
@@ -39,9 +37,6 @@ from enricher.workshop.int8_recipe import (
     calibrate,
     divide,
 )
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as HASH
 
 DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.jsonl"
 SAMPLED_ARTICLES = 500
@@ -72,8 +67,8 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
     chosen = path or DEFAULT_TEXTS
     known = sentences_of(text.text for text in gold.texts)
     sample, draw, shared, number = list[Article](), np.random.default_rng(seed), list[int](), 0
-    digest = hashlib.sha256()
-    for line, article in _articles(chosen, digest):
+    digest = _digest_of(chosen)
+    for line, article in _articles(chosen):
         if _is_shared(article, known):
             shared.append(line)
         number += 1
@@ -83,7 +78,7 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
             sample[place] = article
     if shared:
         raise SettingsError(_overlap(chosen, gold, shared, given=path is not None))
-    return Texts(TextsFile(name=chosen.stem, digest=digest.hexdigest(), number=number), tuple(sample))
+    return Texts(TextsFile(name=chosen.stem, digest=digest, number=number), tuple(sample))
 
 
 def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
@@ -143,9 +138,9 @@ def refuse_calibration_texts(recipe: Recipe, gold: GoldSet) -> None:
     if recipe.texts.digest == gold.digest:
         message = f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: {_OTHERS}"
         raise CalibratedOnGold(message)
-    if recipe.texts.digest == hashlib.sha256(DEFAULT_TEXTS.read_bytes()).hexdigest():
+    if recipe.texts.digest == _digest_of(DEFAULT_TEXTS):
         known = sentences_of(text.text for text in gold.texts)
-        shared = [line for line, article in _articles(DEFAULT_TEXTS, hashlib.sha256()) if _is_shared(article, known)]
+        shared = [line for line, article in _articles(DEFAULT_TEXTS) if _is_shared(article, known)]
         if shared:
             message = (
                 f"int8 was calibrated on the sample articles, which share sentences with the gold set {gold.name} (line "
@@ -168,38 +163,27 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
         yield f"  in higher precision: {kept.name} ({kept.reason})"
 
 
-class _HashedFile(io.RawIOBase):
-    """A file that is hashed while it is read, because a pipe can be read only once."""
-
-    def __init__(self, file: io.FileIO, digest: HASH) -> None:
-        super().__init__()
-        self._file = file
-        self._digest = digest
-
-    def readable(self) -> bool:
-        """Return True: the file is open for reading."""
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
-        """Read, and hash what was read."""
-        read = self._file.readinto(buffer)
-        self._digest.update(memoryview(buffer)[: read or 0])
-        return read
-
-
-def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
-    """Line numbers, from 1, and articles. Updates `digest` with the whole file."""
+def _articles(path: Path) -> Iterator[tuple[int, Article]]:
+    """Line numbers, from 1, and articles."""
     settings = load_settings(log_files=False)
     # The settings say where the fields of other articles are; the sample articles are ours.
     reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
     try:
-        with path.open("rb", buffering=0) as raw, io.BufferedReader(_HashedFile(raw, digest)) as file:
+        with path.open("rb") as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
                 if isinstance(line, Line) and isinstance(article := _read_article(path, line, reader), Article):
                     yield line.number + 1, article
     except OSError as error:
         message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
         raise FatalError(message) from error
+
+
+def _digest_of(path: Path) -> str:
+    """The digest of a file, which is read again afterwards: a pipe could not be. Raises FatalError."""
+    if not path.is_file():
+        raise FatalError(f"the texts to calibrate on, {path}, are no file")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_article(path: Path, line: Line, reader: ArticleReader) -> Article | Tombstone | Skipped:

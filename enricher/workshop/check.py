@@ -35,14 +35,12 @@ from enricher.worker.inference.run.selection import (
     why_not_reduced,
 )
 from enricher.worker.runtime.devices import Precision, parse_device
-from enricher.worker.settings import Settings, load_settings
+from enricher.worker.settings import load_settings
 from enricher.workshop.arguments import (
     DeviceOption,
-    DryRunOption,
     FolderArgument,
     GoldOption,
     LimitOption,
-    UndoOption,
 )
 from enricher.workshop.calibration import CalibratedOnGold, refuse_calibration_texts
 from enricher.workshop.gate.gold import GoldSet
@@ -66,8 +64,6 @@ def model_check(
             help="Folder for the report. Default: the model's place in the cache; a worker looks there and in DIR."
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    undo: UndoOption = False,
 ) -> None:
     """Measure what a reduced precision loses against fp32, and write the report. Exit code: 0 passed, 3 failed.
 
@@ -77,45 +73,26 @@ def model_check(
     fp32 must be at least 0.999, and 99 % of 1,000 texts must have the same ten nearest, ties aside; lines of --gold need
     only "text".
 
-    Without DIR, the models of all tasks in the settings are checked, or the built-in one. Workers with the same cache use
-    the newest report from their next start on; --undo removes those in the cache.
+    Workers with the same cache use the newest report from their next start on.
     """
     settings = load_settings()
     kind, device_id = resolve_device(device), parse_device(device).index
-    failed = False
-    checkpoints = _checkpoints(settings, folder)
-    for checkpoint in checkpoints:
-        in_cache = cache_folder(checkpoint, settings.model.cache_dir)
-        if undo:
-            _remove_reports(in_cache)
-            continue
-        check = partial(
-            check_variant,
-            checkpoint,
-            device=kind,
-            gold=gold_for(checkpoint.head, gold, measured_languages(checkpoint.folder)),
-            own_gold=gold is not None,
-            limit_points=limit_points,
-            cache_dir=settings.model.cache_dir,
-            report_folder=None if dry_run else out or in_cache,
-            device_id=device_id,
-        )
-        variants = _variants(checkpoint, kind, precision)
-        if len(checkpoints) > 1 and precision == "auto":
-            # int8 is not for heads that share an encoder, as those of tasks may.
-            variants = [variant for variant in variants if not variant.quantised]
-        checked = _until_passed(variants, check)
-        _print(checked)
-        failed |= not checked[-1].report.passed
-    if failed:
+    checkpoint = open_model(folder)
+    check = partial(
+        check_variant,
+        checkpoint,
+        device=kind,
+        gold=gold_for(checkpoint.head, gold, measured_languages(checkpoint.folder)),
+        own_gold=gold is not None,
+        limit_points=limit_points,
+        cache_dir=settings.model.cache_dir,
+        report_folder=out or cache_folder(checkpoint, settings.model.cache_dir),
+        device_id=device_id,
+    )
+    checked = _until_passed(_variants(checkpoint, kind, precision), check)
+    _print(checked)
+    if not checked[-1].report.passed:
         raise typer.Exit(ModelError.exit_code)
-
-
-def _checkpoints(settings: Settings, folder: str) -> list[Checkpoint]:
-    """The checkpoint of the folder; without a folder, those of all tasks in the settings, each once. Raises ModelError."""
-    named = folder != EMBEDDED or not settings.tasks
-    sources = [folder] if named else dict.fromkeys(task.source for task in settings.tasks.values())
-    return [open_model(source) for source in sources]
 
 
 def _until_passed(variants: Sequence[Variant], check: Callable[[Variant], Checked]) -> list[Checked]:
@@ -165,20 +142,17 @@ def _print(checked: Sequence[Checked]) -> None:
 
 def _lines(checked: Checked) -> Iterator[str]:
     yield from reasons_of(checked.report)
-    if checked.path is None:
-        yield "  not written (--dry-run)"
-        return
     yield f"  report: {escape(str(checked.path))}"
     then = "serve this precision" if checked.report.passed else "do not serve this precision"
-    yield f"  Workers that find the report {then} from their next start on. To withdraw it: --undo, or remove the file."
+    yield f"  Workers that find the report {then} from their next start on. To withdraw it, remove the file."
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report and its path; None if it was not written."""
+    """A report and its path."""
 
     report: GateReport
-    path: Path | None
+    path: Path
 
 
 def check_variant(  # noqa: PLR0913  all that a check depends on
@@ -189,7 +163,7 @@ def check_variant(  # noqa: PLR0913  all that a check depends on
     gold: GoldSet,
     limit_points: float,
     cache_dir: Path,
-    report_folder: Path | None,
+    report_folder: Path,
     device_id: int = 0,
     own_gold: bool = False,
 ) -> Checked:
@@ -211,7 +185,7 @@ def check_variant(  # noqa: PLR0913  all that a check depends on
             ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
 
         report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
-    return Checked(report, None if report_folder is None else write_into(report_folder, report))
+    return Checked(report, write_into(report_folder, report))
 
 
 def reasons_of(report: GateReport) -> Iterator[str]:
@@ -228,21 +202,6 @@ def write_into(folder: Path, report: GateReport) -> Path:
         return write_report(folder, report)
     except OSError as error:
         raise ModelError(f"the report cannot be written: {error}. Choose another cache (model.cache_dir).") from error
-
-
-def _remove_reports(folder: Path) -> None:
-    """Remove the reports, and say which. Raises ModelError if one cannot be removed."""
-    console, found = remark_console(), sorted(folder.glob("gate-*"))
-    for path in found:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise ModelError(f"{path} cannot be removed: {error.strerror}") from error
-        console.print(f"removed {escape(str(path))}")
-    if not found:
-        console.print(f"there is nothing to remove in {escape(str(folder))}")
-    else:
-        console.print("From their next start on, workers use the files in the model's own folder, or defaults.")
 
 
 _COLUMNS = {

@@ -127,7 +127,7 @@ def test_help_waits_for_no_library_that_its_command_does_not_need() -> None:
 
 def test_the_shell_completes_commands_and_their_options() -> None:
     """Commands come from the table, and options from the command itself."""
-    words = {"COMP_WORDS": "enricher --quiet model check --und", "COMP_CWORD": "4"}
+    words = {"COMP_WORDS": "enricher --quiet model check --gol", "COMP_CWORD": "4"}
     done = subprocess.run(
         [sys.executable, "-c", "from enricher.cli import app; app(prog_name='enricher')"],
         env=os.environ | {"_ENRICHER_COMPLETE": "complete_bash"} | words,
@@ -136,7 +136,7 @@ def test_the_shell_completes_commands_and_their_options() -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    assert ["--undo"] == done.stdout.split()
+    assert ["--gold"] == done.stdout.split()
 
 
 @pytest.fixture
