@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -191,28 +190,18 @@ Porto NNP B-NP B-LOC
 Shares\tO
 fell\tO
 """
-NAMES = ["O", "B-PER", "I-PER", "B-LOC"]
-NUMBERED = {"tokens": ["Ana", "Ribeiro", "left", "Lisbon", "Porto", "."], "ner_tags": [1, 2, 0, 3, 3, 0]}
-NAMED = {**NUMBERED, "ner_tags": ["B-PER", "E-PER", "O", "S-LOC", "S-LOC", "O"]}
-REST = {"tokens": ["Shares", "fell"], "ner_tags": [0, 0]}
-REST_NAMED = {**REST, "ner_tags": ["O", "O"]}
-INFO = {"features": {"ner_tags": {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}}}
 
 
-def written(folder: Path, content: str | list[Any], *, info: object = None) -> Path:
+def written(folder: Path, content: str) -> Path:
     """A file with this content."""
     path = folder / "gold"
-    text = content if isinstance(content, str) else "".join(json.dumps(line) + "\n" for line in content)
-    path.write_bytes(text.encode())
-    if info is not None:
-        (folder / "dataset_info.json").write_text(json.dumps(info))
+    path.write_bytes(content.encode())
     return path
 
 
-@pytest.mark.parametrize("content", [CONLL, [NUMBERED, REST], [NAMED, REST_NAMED]], ids=["CoNLL", "numbers", "BIOES"])
-def test_every_format_gives_the_same_texts(tmp_path: Path, content: str | list[dict[str, Any]]) -> None:
+def test_columns_are_read_as_texts_with_entities(tmp_path: Path) -> None:
     """Two names side by side stay two, and a sentence without entities counts too."""
-    gold = read_gold(written(tmp_path, content, info=INFO), ["PER", "LOC"])
+    gold = read_gold(written(tmp_path, CONLL), ["PER", "LOC"])
     assert ["Ana Ribeiro left Lisbon Porto .", "Shares fell"] == [text.text for text in gold.texts]
     found = [(text.text[each.start : each.end], each.label) for text in gold.texts for each in text.entities]
     assert [("Ana Ribeiro", "PER"), ("Lisbon", "LOC"), ("Porto", "LOC")] == found
@@ -235,39 +224,26 @@ def test_chinese_is_joined_without_spaces(tmp_path: Path) -> None:
         ("10\u00a0000 O\nAna B-PER\na\u2028b O\n", [("10\u00a0000 Ana a\u2028b", ["Ana"])]),
         ("New York\tB-LOC\n\tO\nis\tO\t\n", [("New York is", ["New York"])]),
         ("Ana B-PER\r\n \r\nPorto B-LOC\r\n", [("Ana", ["Ana"]), ("Porto", ["Porto"])]),
-        (
-            [{"tokens": [], "ner_tags": []}, {"tokens": ["I", " Ana "], "ner_tags": ["O", "B-PER"]}],
-            [("I Ana", ["Ana"])],
-        ),
     ],
 )
-def test_no_token_is_lost_split_or_moved(
-    tmp_path: Path, content: str | list[Any], texts: list[tuple[str, list[str]]]
-) -> None:
+def test_no_token_is_lost_split_or_moved(tmp_path: Path, content: str, texts: list[tuple[str, list[str]]]) -> None:
     """Marks of byte order, `#` as a token, spaces within tokens, other line ends and empty sentences occur in real sets."""
     found = read_gold(written(tmp_path, content)).texts
     assert texts == [(each.text, [each.text[one.start : one.end] for one in each.entities]) for each in found]
 
 
 @pytest.mark.parametrize(
-    ("content", "info", "problem"),
+    ("content", "problem"),
     [
-        ("Ana\n", None, "line 1: one column"),
-        ("Ana B-PER\n\nid,text\n", None, "line 3: one column"),
-        ("Ana B\n", None, "but not of what kind"),
-        ("Ana B-MISC\n", None, "no model has the label 'MISC'"),
-        ("Ana O\n", None, "has no entities"),
-        ([NUMBERED], None, "line 1: ner_tags are numbers.*dataset_info.json"),
-        ([NUMBERED], {"features": {}}, "line 1: ner_tags are numbers"),
-        ([NAMED, {**NUMBERED, "ner_tags": [9] * 6}], INFO, "line 2: .*no name for the tag 9"),
-        ([NAMED, {**NUMBERED, "ner_tags": [True] * 6}], INFO, "line 2: .*no name for the tag True"),
-        ([{"tokens": ["Ana"], "ner_tags": []}], None, "line 1: 1 tokens and 0 ner_tags"),
-        ([{"tokens": "Ana", "ner_tags": ["O"]}], None, "line 1: `tokens` and `ner_tags` must be lists"),
-        ([NAMED, ["ner_tags"]], None, "line 2: `tokens` and `ner_tags` must be lists"),
-        ("1\tAna\tB-PER\tO\n2\tleft\tO\tO\n\n1\tPorto\tB-LOC\tO\n", None, "the first column only numbers the tokens"),
+        ("Ana\n", "line 1: one column"),
+        ("Ana B-PER\n\nid,text\n", "line 3: one column"),
+        ("Ana B\n", "but not of what kind"),
+        ("Ana B-MISC\n", "no model has the label 'MISC'"),
+        ("Ana O\n", "has no entities"),
+        ("1\tAna\tB-PER\tO\n2\tleft\tO\tO\n\n1\tPorto\tB-LOC\tO\n", "the first column only numbers the tokens"),
     ],
 )
-def test_what_cannot_be_read_is_refused(tmp_path: Path, content: Any, info: object, problem: str) -> None:  # noqa: ANN401
+def test_what_cannot_be_read_is_refused(tmp_path: Path, content: str, problem: str) -> None:
     """Each message says where, and what was expected."""
     with pytest.raises(FatalError, match=problem):
-        read_gold(written(tmp_path, content, info=info), ["PER", "LOC"])
+        read_gold(written(tmp_path, content), ["PER", "LOC"])

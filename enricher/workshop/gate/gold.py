@@ -7,9 +7,8 @@
 | any number of classes | `{"id": ..., "text": ..., "labels": [...]}` |
 | none, for embeddings | `{"text": ...}` |
 
-Offsets are half-open, in Unicode code points; other keys are ignored. Entities may also be in one of the formats of
-`labelled_tokens`: CoNLL columns, and lines with `tokens` and `ner_tags`. enricher/models/gold/ has the built-in sets, one
-for each of a few languages.
+Offsets are half-open, in Unicode code points; other keys are ignored. Entities may also be in CoNLL columns
+(`labelled_tokens`). enricher/models/gold/ has the built-in sets, one for each of a few languages.
 """
 
 from __future__ import annotations
@@ -22,19 +21,11 @@ from itertools import chain, cycle, groupby, pairwise
 from pathlib import Path
 from typing import TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.errors import FatalError
 from enricher.worker.heads import HeadSpec
-from enricher.workshop.gate.labelled_tokens import (
-    INFO_FILE,
-    Sentence,
-    conll_sentences,
-    hugging_face_sentence,
-    tag_names,
-    texts_of,
-)
+from enricher.workshop.gate.labelled_tokens import conll_sentences, texts_of
 from enricher.workshop.gate.scoring import EntitySpan
 
 _FOLDER = Path(__file__).parents[2] / "models" / "gold"
@@ -101,12 +92,15 @@ def read_gold(path: Path, labels: Collection[str] | None = None) -> GoldSet:
     content, lines = _gold_lines(path)
     if not lines:
         raise FatalError(f"the gold set {path} is empty: a line of it is a JSON object with `text` and `entities`")
-    sentences, info = _labelled_tokens(path, content, lines)
-    if sentences is None:
+    if lines[0][1].lstrip().startswith(b"{"):
         texts = tuple(_read_entities(path, number, line, labels) for number, line in lines)
     else:
-        content += info
-        texts = tuple(GoldText(text, found) for text, found in texts_of(sentences, f"the gold set {path}"))
+        where = f"the gold set {path}"
+        try:
+            sentences = conll_sentences(content.decode(), where)
+        except UnicodeDecodeError as error:
+            raise FatalError(f"{where} is not UTF-8") from error
+        texts = tuple(GoldText(text, found) for text, found in texts_of(sentences, where))
         used = {entity.label for text in texts for entity in text.entities}
         if labels is not None and (unknown := sorted(used - {*labels})):
             raise FatalError(f"the gold set {path}: {_unknown(unknown[0], labels)}")
@@ -182,28 +176,6 @@ def _parse(kind: type[_Parsed], path: Path, number: int, line: bytes) -> _Parsed
         problem = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"]) or "the line"
         raise FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}") from error
-
-
-def _labelled_tokens(
-    path: Path, content: bytes, lines: Sequence[tuple[int, bytes]]
-) -> tuple[list[Sentence] | None, bytes]:
-    """The sentences of a file with labelled tokens, None for one with texts; and what else tells the names of its tags."""
-    where = f"the gold set {path}"
-    if not lines[0][1].lstrip().startswith(b"{"):
-        try:
-            return conll_sentences(content.decode(), where), b""
-        except UnicodeDecodeError as error:
-            raise FatalError(f"{where} is not UTF-8") from error
-    try:
-        parsed = [(number, orjson.loads(line)) for number, line in lines if b'"ner_tags"' in line]
-    except orjson.JSONDecodeError:  # `_parse` names the line
-        return None, b""
-    if len(parsed) < len(lines):
-        return None, b""
-    info = path.with_name(INFO_FILE)
-    known = info.read_bytes() if info.is_file() else b""
-    names = tag_names(known)
-    return [hugging_face_sentence(line, names, f"{where}, line {number}") for number, line in parsed], known
 
 
 def _read_entities(path: Path, number: int, line: bytes, labels: Collection[str] | None) -> GoldText:

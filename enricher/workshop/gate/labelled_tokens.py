@@ -1,11 +1,7 @@
-"""Labelled tokens, as other tools write them -> texts with entities. Knows neither files nor models.
+"""Labelled tokens in CoNLL columns -> texts with entities. Knows neither files nor models.
 
-| format | a sentence |
-|---|---|
-| CoNLL | a line for each token, in columns, the tag in the last one; an empty line after it |
-| Hugging Face | a line `{"tokens": [...], "ner_tags": [...]}`, the tags as names or as numbers of names |
-
-Neither has the text itself, so the tokens are joined: by a space, and without one beside Chinese and Japanese characters.
+A line for each token, the tag in the last column; an empty line after each sentence. The format does not have the text
+itself, so the tokens are joined: by a space, and without one beside Chinese and Japanese characters.
 Tags are read as those of a model are (`heads/labels.py`), in any scheme.
 """
 
@@ -15,9 +11,6 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
-
-import orjson
 
 from enricher.errors import FatalError, ModelError
 from enricher.worker.heads.labels import OUTSIDE, LabelScheme, label_names
@@ -25,8 +18,6 @@ from enricher.workshop.gate.scoring import EntitySpan
 
 Sentence = tuple[Sequence[str], Sequence[str]]
 """The tokens, and a tag for each."""
-INFO_FILE = "dataset_info.json"
-"""The file in which the library `datasets` keeps the names of numbered tags."""
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 """Kana, Han, and the punctuation that goes with them."""
 
@@ -69,34 +60,6 @@ def _columns(content: str) -> list[list[str]]:
         columns = [column.strip() for column in line.rstrip().split("\t")]
         lines.append(columns if len(columns) > 1 else [column for column in columns[0].split(" ") if column])
     return lines
-
-
-def hugging_face_sentence(line: Any, names: Sequence[str], where: str) -> Sentence:  # noqa: ANN401  any JSON
-    """The sentence of a line. `names`: those of numbered tags, if known. Raises FatalError, which begins with `where`."""
-    tokens, tags = (line.get("tokens"), line.get("ner_tags")) if isinstance(line, dict) else (None, None)
-    if not (isinstance(tokens, list) and isinstance(tags, list) and all(isinstance(each, str) for each in tokens)):
-        raise FatalError(f"{where}: `tokens` and `ner_tags` must be lists")
-    if len(tokens) != len(tags):
-        raise FatalError(f"{where}: {len(tokens)} tokens and {len(tags)} ner_tags")
-    if all(isinstance(tag, str) for tag in tags):
-        return tokens, tags
-    if not names:
-        raise FatalError(
-            f"{where}: ner_tags are numbers, and nothing says their names: put {INFO_FILE} beside the file "
-            f"(`dataset.info.write_to_directory(FOLDER)`)"
-        )
-    if unnamed := [tag for tag in tags if type(tag) is not int or not 0 <= tag < len(names)]:
-        raise FatalError(f"{where}: {INFO_FILE} has no name for the tag {unnamed[0]!r}")
-    return tokens, [names[tag] for tag in tags]
-
-
-def tag_names(info: bytes) -> Sequence[str]:
-    """The names of numbered `ner_tags` in the content of `dataset_info.json`; none if it has none."""
-    try:
-        names = orjson.loads(info)["features"]["ner_tags"]["feature"]["names"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ()
-    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def texts_of(sentences: Sequence[Sentence], where: str) -> Iterator[tuple[str, tuple[EntitySpan, ...]]]:
