@@ -159,7 +159,7 @@ class BehindOutputs:
     def _cannot_tell(self, number: int, reason: str) -> BrokerError:
         return BrokerError(
             f"the outputs of {self._config.input_topic}[{number}] do not show where the group stood: {reason}. "
-            "Give the offsets in a file (--at FILE), or --at beginning to read everything again, or --at end"
+            "Give its offset (--partition NUMBER --at OFFSET), or --at beginning to read everything again, or --at end"
         )
 
 

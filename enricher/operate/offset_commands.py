@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
@@ -40,6 +39,8 @@ from enricher.worker.wiring.formats import encoder_of, writer_of
 from enricher.worker.wiring.kafka_clients import kafka_config
 
 _PER_TRANSACTION = 500
+_DIGITS = 20
+"""No offset has so many: offsets have 63 bits."""
 _POLL_S = 0.1
 
 
@@ -48,7 +49,7 @@ def offsets_set(
     topic: Annotated[str, typer.Argument(help="The input topic.")],
     *,
     at: Annotated[
-        str, typer.Option("--at", metavar="beginning|end|behind-outputs|TIME|FILE", help="Where the group goes on.")
+        str, typer.Option("--at", metavar="beginning|end|behind-outputs|TIME|OFFSET", help="Where the group goes on.")
     ],
     partition: Annotated[
         list[int] | None, typer.Option(min=0, show_default=False, help="Only this partition; may be repeated.")
@@ -62,10 +63,10 @@ def offsets_set(
     searches the output topics of the settings, which must be those of this group, for the newest output of each
     partition, and goes on behind it, or at the beginning if there is none; if compaction or retention may have removed
     the newest, it refuses. A TIME such as 2026-11-24 or 2026-11-24T06:00Z (UTC, if it has no zone) is the first record
-    of each partition with this timestamp of Kafka's or a later one, or the end. A FILE has what `--dry-run` prints,
-    edited: a JSON object per line, such as `{"partition": 3, "to": 4711}`.
+    of each partition with this timestamp of Kafka's or a later one, or the end. An OFFSET such as 4711 is for the one
+    --partition that is named.
 
-    Exit code: 0; 1 if the group has members; 2 for settings and the file; 4 for the broker, or if the outputs cannot tell.
+    Exit code: 0; 1 if the group has members; 2 for settings; 4 for the broker, or if the outputs cannot tell.
     It needs READ on the group and on the topic; `behind-outputs` also READ on the output topics.
     """
     settings = load_settings()
@@ -84,12 +85,15 @@ def offsets_set(
             case "behind-outputs":
                 found = BehindOutputs(config, ask, ticker.show_step).next_offsets(numbers)
                 to = {**ask.beginnings(topic, numbers), **found}
+            case digits if digits.isdecimal() and len(digits) < _DIGITS and len(partition or ()) == 1:
+                to = {numbers[0]: int(digits)}
+                _require_inside(ask, topic, to)
             case time if since := parse_time(time):
                 to = _at_time(ask, topic, numbers, since)
-            case file:
-                to = _offsets_in(Path(file))
-                _chosen(topic, numbers, [*to])
-                _require_inside(ask, topic, to)
+            case _:
+                raise SettingsError(
+                    f"--at {at}: it is beginning, end, behind-outputs, a time, or the offset of one --partition"
+                )
         topic_id = ask.topic_id(topic)
         for number, offset in sorted(to.items()):
             old = before[number].offset
@@ -133,29 +137,6 @@ def _at_time(ask: Inspector, topic: str, numbers: Sequence[int], since: datetime
     ends = ask.ends(topic, numbers, committed_only=True)
     found = ask.at_time(topic, numbers, since.timestamp())
     return {number: ends[number] if at is None else at for number, at in found.items()}
-
-
-def _offsets_in(file: Path) -> dict[int, int]:
-    """Partitions and offsets of a file. Raises SettingsError."""
-    found: dict[int, int] = {}
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        raise SettingsError(
-            f"--at {file}: {error.strerror}. It is beginning, end, behind-outputs, a time or a file"
-        ) from error
-    for count, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row: Any = orjson.loads(line)
-            number, offset = row["partition"], row["to"]
-        except (orjson.JSONDecodeError, TypeError, KeyError) as error:
-            raise SettingsError(f'{file}, line {count}: expected {{"partition": 3, "to": 4711}}') from error
-        if not (type(number) is int and type(offset) is int) or number in found:
-            raise SettingsError(f"{file}, line {count}: partition and offset are whole numbers, each partition once")
-        found[number] = offset
-    return found
 
 
 def _require_inside(ask: Inspector, topic: str, to: Mapping[int, int]) -> None:

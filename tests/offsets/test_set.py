@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from commands.cli_runner import enriched_record, run
@@ -32,7 +31,7 @@ from tools.kafka import Cluster
 pytestmark = pytest.mark.broker
 
 COUNT = 40
-CANNOT_TELL = r"do not show where the group stood: .*{}.*--at FILE"
+CANNOT_TELL = r"do not show where the group stood: .*{}.*--at OFFSET"
 
 
 @pytest.fixture
@@ -276,8 +275,8 @@ def test_beginning_and_end_are_those_that_retention_and_publishers_left(topics: 
     assert {0: 2, 1: 0, 2: 0, 3: 0} == committed(topics)
 
 
-def test_a_dry_run_commits_nothing_and_prints_a_file_to_edit(topics: Topics, tmp_path: Path) -> None:
-    """`from` is for people, and partitions that are left out stay as they are."""
+def test_a_dry_run_commits_nothing_and_prints_the_offsets(topics: Topics) -> None:
+    """Each can be given by itself; partitions that are left out stay as they are."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     records = enrich(config, 40)
@@ -285,10 +284,8 @@ def test_a_dry_run_commits_nothing_and_prints_a_file_to_edit(topics: Topics, tmp
     rows = set_at(topics, "behind-outputs", "--dry-run")
     assert {-1001} == {*committed(topics).values()}
     assert {r.partition.number: r.offset + 1 for r in records} == {row["partition"]: row["to"] for row in rows}
-    file = tmp_path / "offsets.jsonl"
-    file.write_text("\n\n".join(json.dumps(row) for row in rows[:3]) + "\n", "utf-8")
-    assert rows[:3] == set_at(topics, str(file))
-    assert [*(row["to"] for row in rows[:3]), -1001] == [*committed(topics).values()]
+    assert rows[2:3] == set_at(topics, str(rows[2]["to"]), "--partition", "2")
+    assert [-1001, -1001, rows[2]["to"], -1001] == [*committed(topics).values()]
 
 
 def test_one_partition_is_set_beside_others(topics: Topics) -> None:
@@ -311,22 +308,19 @@ def test_a_time_is_that_of_records_and_the_end_where_none_is_later(topics: Topic
     assert {number: end for number, (_, end) in found.items()} == committed(topics)
 
 
-def test_a_file_that_is_not_understood_changes_nothing(topics: Topics, tmp_path: Path) -> None:
-    """The message names the line, or what the topic has: a worker would begin somewhere else."""
+def test_a_word_that_is_not_understood_changes_nothing(topics: Topics) -> None:
+    """A typing error must not become an offset, nor one that the topic does not have: workers would start elsewhere."""
     publish(topics.bootstrap_servers, topics.input, inputs(40))
-    file = tmp_path / "offsets.jsonl"
-    for content, error, message in (
-        ('{"partition": 0, "to": 0}\n7', SettingsError, "line 2: expected"),
-        ('{"partition": 0, "to": true}', SettingsError, "line 1: partition and offset are whole numbers"),
-        ('{"partition": 0, "to": 1}\n{"partition": 0, "to": 2}', SettingsError, "line 2: .* each partition once"),
-        ('{"partition": 4, "to": 0}', SettingsError, "has 4 partitions, not 4"),
-        ('{"partition": 1, "to": 100}', BrokerError, r"has offsets 0 to \d+, not 100"),
+    for words, error, message in (
+        (("begining",), SettingsError, "--at begining: it is beginning"),
+        (("4711",), SettingsError, "the offset of one --partition"),
+        (("0", "--partition", "0", "--partition", "1"), SettingsError, "the offset of one --partition"),
+        (("0", "--partition", "4"), SettingsError, "has 4 partitions, not 4"),
+        (("100", "--partition", "1"), BrokerError, r"has offsets 0 to \d+, not 100"),
+        (("9" * 30, "--partition", "1"), SettingsError, "the offset of one --partition"),
     ):
-        file.write_text(content, "utf-8")
         with pytest.raises(error, match=message):
-            set_at(topics, str(file))
-    with pytest.raises(SettingsError, match=r"--at begining: No such file.*behind-outputs"):
-        set_at(topics, "begining")
+            set_at(topics, *words)
     assert {-1001} == {*committed(topics).values()}
 
 
