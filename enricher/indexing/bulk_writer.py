@@ -179,7 +179,7 @@ class BulkSize:
     """The most documents and bytes of the next request."""
 
     def __init__(self, max_documents: int, max_bytes: int) -> None:
-        self._max_documents, self._max_bytes = max_documents, float(max_bytes)
+        self._max_documents = max_documents
         self.documents = max(1, max_documents // _FIRST_SHARE)
         self.bytes = float(max_bytes)
 
@@ -204,12 +204,10 @@ class BulkSize:
             return
         if sent >= self.documents and 2 * taken >= sent:
             self.documents = min(self._max_documents, int(self.documents * _GROWTH) + 1)
-        self.bytes = min(self._max_bytes, self.bytes * _GROWTH)
 
     def note_too_large(self, size_bytes: int) -> None:
-        """Note that a request of so many bytes is too large for the index."""
+        """Note that a request of so many bytes is too large for the index, whose limit does not change."""
         self.bytes = size_bytes / 2
-        self._max_bytes = min(self._max_bytes, 0.9 * size_bytes)
 
 
 def request_bytes(document: Document) -> int:

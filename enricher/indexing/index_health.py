@@ -57,25 +57,17 @@ class IndexCounts:
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
     working_s: float = 0.0
     """Seconds from the first record read to the last commit."""
-    working_cpu_s: float = 0.0
-    """Processor time of the process during `working_s`."""
-    _began: tuple[float, float] | None = None
+    _began_s: float | None = None
 
     def count_read(self, records: int) -> None:
         """Count records that were read."""
-        self._began = self._began or (time.monotonic(), time.process_time())
+        self._began_s = self._began_s or time.monotonic()
         self.read += records
 
     def note_commit(self) -> None:
         """Note that everything read so far is committed."""
-        if self._began:
-            self.working_s = time.monotonic() - self._began[0]
-            self.working_cpu_s = time.process_time() - self._began[1]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The counts, for the summary of a run."""
-        times = {"working_s": self.working_s, "working_cpu_s": self.working_cpu_s}
-        return {"read": self.read, **self.outcomes, "sent_again": self.retries.total(), **times}
+        if self._began_s:
+            self.working_s = time.monotonic() - self._began_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from enricher.distribution import installed_version
@@ -18,7 +16,7 @@ from enricher.indexing.indexer import Indexer
 from enricher.indexing.output_reader import OutputReader
 from enricher.indexing.refused_records import RefusedRecords
 from enricher.indexing.search_clients import open_index
-from enricher.worker.commands.run import AROUND_S, load_and_log_settings, require_writable, serve_health
+from enricher.worker.commands.run import AROUND_S, load_and_log_settings, serve_health
 from enricher.worker.commands.running import Signals, repeating, stopped_by_signals
 from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.precheck import check_start
@@ -31,6 +29,8 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 
 log = logging.getLogger("enricher.index")
 
+_REPORT_EVERY_S = 10.0
+
 
 def index_run(
     context: typer.Context,
@@ -41,10 +41,6 @@ def index_run(
             "--until-caught-up", help="End once everything that was in the output topic at the start is indexed."
         ),
     ] = False,
-    summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
-    report_every_s: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
-    ] = 10.0,
 ) -> None:
     """Write the output topic into a search index, so that the index has the newest version of every document.
 
@@ -58,10 +54,9 @@ def index_run(
     READ on the output topic and on its group, and WRITE on its dead-letter topic.
     """
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
-    require_writable(summary)
     settings = load_and_log_settings()
     with stopped_by_signals() as signals:
-        _work(settings, signals, watchdog, until_caught_up=until_caught_up, summary=summary, every_s=report_every_s)
+        _work(settings, signals, watchdog, until_caught_up=until_caught_up)
 
 
 def index_config(settings: Settings) -> KafkaConfig:
@@ -86,15 +81,7 @@ def index_config(settings: Settings) -> KafkaConfig:
     )
 
 
-def _work(
-    settings: Settings,
-    signals: Signals,
-    watchdog: Watchdog,
-    *,
-    until_caught_up: bool,
-    summary: Path | None,
-    every_s: float,
-) -> None:
+def _work(settings: Settings, signals: Signals, watchdog: Watchdog, *, until_caught_up: bool) -> None:
     config = index_config(settings)
     facts = WorkerFacts(
         instance=config.instance,
@@ -128,14 +115,10 @@ def _work(
 
         def show_health() -> None:
             health.show(seen, watchdog.call_in_progress)
-            stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), every_s))
+            stack.enter_context(repeating(lambda: log.info("%s", describe(indexer.counts)), _REPORT_EVERY_S))
 
         signals.stop = indexer.stop
-        try:
-            indexer.run(show_health)
-        finally:
-            if summary:
-                summary.write_bytes(orjson.dumps(indexer.counts.as_dict()))
+        indexer.run(show_health)
         log.info("done: %s", describe(indexer.counts))
 
 

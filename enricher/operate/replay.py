@@ -8,19 +8,20 @@ theirs: their consumers would read records twice, or find none. The worker decid
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from enricher.errors import SettingsError
-from enricher.worker.commands.run import RunOptions, load_and_log_settings, require_writable, work
+from enricher.worker.commands.run import RunOptions, load_and_log_settings, work
 from enricher.worker.commands.running import interrupt_code, stopped_by_signals
 from enricher.worker.commands.topic_options import InputOption, with_one_input
 from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_REPORT_EVERY_S = 10.0
 
 
 def replay(
@@ -37,10 +38,6 @@ def replay(
         bool, typer.Option("--force", help="Allow the topics of the live workers in --into and --dead-letters.")
     ] = False,
     input_topic: InputOption = None,
-    summary: Annotated[Path | None, typer.Option(help="Write the counts as JSON to this file at the end.")] = None,
-    report_every_s: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds between two progress lines in the log.")
-    ] = 10.0,
 ) -> None:
     """Enrich the input topic again, into another topic, exactly once.
 
@@ -54,13 +51,13 @@ def replay(
     Exit codes: 0 if it has caught up, 130 after Ctrl-C and 143 after SIGTERM, else those of `run`.
     """
     watchdog = Watchdog(timer=context.find_object(ProcessTimer))
-    require_writable(summary)
     live = load_and_log_settings()
     settings = _replaying(live, input_topic, group, into, dead_letters or f"{into}.dead-letters", force=force)
     log.info("replaying '%s' into '%s'", settings.kafka.input_topic, into)
     with stopped_by_signals(interrupt_code) as signals:
-        options = RunOptions(until_caught_up=True, summary=summary, report_every_s=report_every_s)
-        work(settings, options, signals, watchdog)
+        work(
+            settings, RunOptions(until_caught_up=True, summary=None, report_every_s=_REPORT_EVERY_S), signals, watchdog
+        )
         if signals.received:
             log.info("stopped; start it again to go on")
             raise typer.Exit(interrupt_code(signals.received))
