@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
@@ -43,15 +44,9 @@ _ONE_RECORD = {
     "queued.max.messages.kbytes": 1024,
 }
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-
 
 def lag(
     *,
-    input_topic: Annotated[
-        str | None, typer.Option("--input", help="Input topic. Default: all of the settings.")
-    ] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
     max_age_s: Annotated[
         float | None,
         typer.Option(
@@ -72,9 +67,7 @@ def lag(
     Exit code: 0, or 9 if further behind than allowed, 2 for settings, 4 for the broker. It needs READ on the input topic
     and DESCRIBE on the group.
     """
-    config = kafka_config(load_settings())
-    config = replace(config.of_input(input_topic) if input_topic else config, group_id=group or config.group_id)
-    backlog = read_backlog(config)
+    backlog = read_backlog(kafka_config(load_settings()))
     exceeded = limits_exceeded(backlog, max_age_s, max_lag)
     if as_json:
         write_line(orjson.dumps(backlog.as_json() | {"exceeded": exceeded}, option=orjson.OPT_INDENT_2))
@@ -110,17 +103,10 @@ def summary(backlog: Backlog) -> str:
 
 
 def age_text(age_s: float | None) -> str:
-    """An age in its two largest units, e.g. `4.2 s`, `3 min 5 s`, `2 d 4 h`."""
+    """An age as `4.2 s`, `0:03:05` or `2 days, 4:00:01`."""
     if age_s is None:
         return "unknown (no timestamp, or it cannot be read)"
-    if age_s < 60:
-        return f"{age_s:.1f} s"
-    left_s, parts = int(age_s), []
-    for unit_s, name in _UNITS:
-        count, left_s = divmod(left_s, unit_s)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])
+    return f"{age_s:.1f} s" if age_s < 60 else str(timedelta(seconds=int(age_s)))
 
 
 def _table(backlog: Backlog) -> Table:
@@ -150,8 +136,6 @@ class PartitionBacklog:
     number: int
     committed: int | None
     """The group's offset here; None if it never committed one, or if that has expired."""
-    start: int
-    """The first offset that the partition still has, as Kafka's tools call it."""
     worker_start: int
     """The offset at which a worker that starts now begins."""
     end: int
@@ -260,7 +244,6 @@ def _partitions(
             topic=topic,
             number=n,
             committed=committed[n],
-            start=firsts[n],
             worker_start=start,
             end=ends[n],
             behind=max(0, ends[n] - record.offset) if (record := oldest.get(n)) else 0,
