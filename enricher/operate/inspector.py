@@ -14,7 +14,6 @@ from typing import TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from enricher.errors import BrokerError
 from enricher.worker.kafka.errors import Complaint, broker_errors, new_client
 from enricher.worker.kafka.metadata import (
     answer_to,
@@ -238,34 +237,16 @@ class RecordFinder:
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 2.0) -> None:
         self._complaint = Complaint()
         self._reader = lone_reader(config, self._complaint, {"auto.offset.reset": "error"})
-        self._inspector = Inspector(config, self._complaint)
         self._timeout_s = timeout_s
         self._next: tuple[Partition, int] | None = None
         self._messages: Iterator[Message | None] = iter(())
 
-    def find(self, partition: Partition, offset: int, topic_id: str | None = None) -> RawRecord | None:
-        """The record at `offset`; None if it is gone, may not be read, or does not come in time.
-
-        If the topic no longer has the `topic_id`, it was created again: the record at that offset is another one.
-        """
-        record = self._find(partition, offset)
-        # Checked afterwards: a topic that has the id now had it while its record was read.
-        same = record is None or topic_id is None or self._has_id(partition.topic, topic_id)
-        return record if same else None
-
     def close(self) -> None:
-        """Close the connections."""
-        self._inspector.close()
+        """Close the connection."""
         self._reader.close()
 
-    def _has_id(self, topic: str, topic_id: str) -> bool:
-        try:
-            with self._inspector.within(self._timeout_s):
-                return topic_id == self._inspector.topic_id(topic)
-        except BrokerError:  # the topic is gone, or no broker answers
-            return False
-
-    def _find(self, partition: Partition, offset: int) -> RawRecord | None:
+    def find(self, partition: Partition, offset: int) -> RawRecord | None:
+        """The record at `offset`; None if it is gone, may not be read, or does not come in time."""
         if self._next != (partition, offset):
             ranges = {partition.number: (offset, NO_END)}
             self._messages = self._reader.read(partition.topic, ranges, lambda error: error.code() in _NOT_THERE)

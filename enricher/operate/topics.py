@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -79,8 +79,8 @@ def topics_create(
     for found in filter(None, (existing[name] for name in message_bytes)):
         table.add_row(found.name, "exists, left alone", str(found.partitions), str(found.replicas), "")
     for plan in plans:
-        own = "\n".join(f"{name}={value}" for name, value in plan.settings.items())
-        table.add_row(plan.name, "[green]created[/]", str(plan.partitions), str(plan.replicas), own)
+        own = "\n".join(f"{name}={value}" for name, value in (plan.config or {}).items())
+        table.add_row(plan.topic, "[green]created[/]", str(plan.num_partitions), str(plan.replication_factor), own)
     console = data_console()
     console.print(table)
     if plans:
@@ -105,7 +105,7 @@ def plan_topics(
     brokers: int,
     partitions: int | None,
     replicas: int | None,
-) -> list[TopicPlan]:
+) -> list[NewTopic]:
     """The topics to create, which do not exist yet.
 
     `message_bytes`: the least `max.message.bytes` of each topic. All topics get the same number of partitions, because the
@@ -118,11 +118,11 @@ def plan_topics(
     # One broker may stop, and two have each acknowledged record.
     in_sync = {"min.insync.replicas": "2"} if copies >= 3 else {}
     return [
-        TopicPlan(
+        NewTopic(
             name,
-            count,
-            copies,
-            {"max.message.bytes": str(size_bytes), **(UNPACKED if name in inputs else {}), **in_sync},
+            num_partitions=count,
+            replication_factor=copies,
+            config={"max.message.bytes": str(size_bytes), **(UNPACKED if name in inputs else {}), **in_sync},
         )
         for name, size_bytes in message_bytes.items()
         if not existing[name]
@@ -147,16 +147,6 @@ class TopicView:
     in_sync: int
     leaderless: int
     """Partitions without a leader, which can be neither read nor written now."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A topic to create; `settings` are Kafka's topic settings, the others keep the broker's defaults."""
-
-    name: str
-    partitions: int
-    replicas: int
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Admin:
@@ -198,22 +188,18 @@ class Admin:
         with self._errors(f"asking for the settings of '{name}'"):
             return settings_of(self._client, name, self._config.request_timeout_s)
 
-    def create(self, plans: Sequence[TopicPlan]) -> None:
+    def create(self, plans: Sequence[NewTopic]) -> None:
         """Create the topics and wait until all are usable. A topic that exists by then is no error."""
         if not plans:
             return
-        new = [
-            NewTopic(p.name, num_partitions=p.partitions, replication_factor=p.replicas, config=dict(p.settings))
-            for p in plans
-        ]
         with self._errors("creating topics"):
-            futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S)
+            futures = self._client.create_topics([*plans], request_timeout=_CREATE_TIMEOUT_S)
         for name, future in futures.items():
             with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
                 error = future.exception()
                 if error and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise error
-        self._await_usable([plan.name for plan in plans])
+        self._await_usable([plan.topic for plan in plans])
 
     def _await_usable(self, names: Sequence[str]) -> None:
         """Wait until every partition has a leader: brokers learn of a new topic one after the other."""

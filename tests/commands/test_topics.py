@@ -59,10 +59,11 @@ def test_a_plan_keeps_what_the_brokers_can_keep(brokers: int, replicas: int, in_
         partitions=None, replicas=None,
     )  # fmt: skip
     assert [("in", 6, replicas), ("out", 6, replicas), ("dead", 6, replicas)] == [
-        (plan.name, plan.partitions, plan.replicas) for plan in plans
+        (plan.topic, plan.num_partitions, plan.replication_factor) for plan in plans
     ]
-    assert {in_sync} == {plan.settings.get("min.insync.replicas") for plan in plans}
-    assert ["uncompressed", None, None] == [plan.settings.get("compression.type") for plan in plans]
+    settings = [plan.config or {} for plan in plans]
+    assert {in_sync} == {each.get("min.insync.replicas") for each in settings}
+    assert ["uncompressed", None, None] == [each.get("compression.type") for each in settings]
 
 
 @pytest.mark.broker

@@ -266,12 +266,15 @@ class Redrive:
         return ready
 
     def _input_of(self, letter: Letter, message: Message) -> RawRecord | None:
-        """The input of a letter, from the input topic if the letter has not all of it; None if it is not there any more."""
+        """The input of a letter, from the input topic if the letter has not all of it; None if it is not there any more.
+
+        That the topic is still the one of the letter is confirmed in the transaction.
+        """
         source = letter.source
         place = Partition(source.topic, source.partition)
         if letter.is_complete:
             return RawRecord(place, source.offset, message.key(), message.value(), input_headers(message))
-        found = self._finder.find(place, source.offset, source.topic_id)
+        found = self._finder.find(place, source.offset)
         if found is None or source.omitted.value_bytes not in {None, len(found.value or b"")}:
             return None
         # A letter that has its key names the input of another key only if no worker wrote it.

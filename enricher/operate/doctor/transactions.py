@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
 
 from enricher.errors import BrokerError, EnricherError
 from enricher.operate.doctor.broker import UNREACHABLE
 from enricher.operate.doctor.findings import Finding, Reporter
 from enricher.operate.doctor.promises import PROMISES, Clients, Outcome, Promise
-from enricher.operate.topics import Admin, TopicPlan
+from enricher.operate.topics import Admin
 from enricher.worker.kafka.errors import our_error
 from enricher.worker.kafka.metadata import result_of
 from enricher.worker.kafka.properties import KafkaConfig
@@ -117,7 +118,8 @@ class Trials(Admin):
         try:
             seen = self.topic(self._config.input_topic)
             replicas = seen.replicas if seen and seen.replicas else _ANY_REPLICAS
-            self.create([TopicPlan(self.name, max(_LEAST_PARTITIONS, len(self._promises)), replicas)])
+            count = max(_LEAST_PARTITIONS, len(self._promises))
+            self.create([NewTopic(self.name, num_partitions=count, replication_factor=replicas)])
         except BaseException:
             self._delete()
             raise
