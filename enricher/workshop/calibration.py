@@ -39,6 +39,8 @@ from enricher.workshop.int8_recipe import (
 )
 
 DEFAULT_TEXTS = Path(__file__).parents[1] / "models" / "articles" / "wikinews.jsonl"
+SEED = 0
+"""The seed of every draw: the same texts give the same int8 on the same kind of machine."""
 SAMPLED_ARTICLES = 500
 """Many more articles than calibration reads. A larger file is sampled, so that memory is bounded."""
 MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
@@ -59,14 +61,14 @@ class Texts:
     articles: tuple[Article, ...]
 
 
-def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
-    """Read `path`, by default the sample articles. The sample follows from the seed.
+def read_texts(path: Path | None, gold: GoldSet) -> Texts:
+    """Read `path`, by default the sample articles.
 
     Raises FatalError, with the line, for a file that cannot be used, and SettingsError if it shares sentences with `gold`.
     """
     chosen = path or DEFAULT_TEXTS
     known = sentences_of(text.text for text in gold.texts)
-    sample, draw, shared, number = list[Article](), np.random.default_rng(seed), list[int](), 0
+    sample, draw, shared, number = list[Article](), np.random.default_rng(SEED), list[int](), 0
     digest = _digest_of(chosen)
     for line, article in _articles(chosen):
         if _is_shared(article, known):
@@ -81,7 +83,7 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
     return Texts(TextsFile(name=chosen.stem, digest=digest, number=number), tuple(sample))
 
 
-def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
+def windows_of(checkpoint: Checkpoint, texts: Texts) -> list[Window]:
     """The windows that a worker would cut, from articles in random order, until they have more than `MOST_TOKENS`.
 
     Raises ModelError if they are too few to calibrate with.
@@ -90,7 +92,7 @@ def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Windo
     cutter = default_cutter(checkpoint.folder, tokenizer)
     windows: list[Window] = []
     tokens = 0
-    for index in np.random.default_rng(seed).permutation(len(texts.articles)):
+    for index in np.random.default_rng(SEED).permutation(len(texts.articles)):
         article = texts.articles[index]
         (found,) = tokenizer.tokenize([article])
         if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
@@ -99,11 +101,11 @@ def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Windo
             tokens = sum(window.length_tokens for window in windows)
         if tokens > MOST_TOKENS:
             break
-    divide(windows, seed)
+    divide(windows, SEED)
     return windows
 
 
-def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window], *, seed: int, scratch: Path) -> Recipe:
+def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window], *, scratch: Path) -> Recipe:
     """Calibrate int8 for `checkpoint` and write the recipe into its folder. Blocks for seconds to minutes.
 
     Raises ModelError.
@@ -113,7 +115,7 @@ def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window],
         recipe = calibrate(
             checkpoint,
             windows,
-            seed=seed,
+            seed=SEED,
             texts=texts.file,
             threads=available_cores(),
             progress=lambda stage, done, of: ticker.tick(lambda: f"calibrating int8, {stage}: {done:,} of {of:,}"),

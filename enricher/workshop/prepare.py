@@ -71,10 +71,9 @@ class _Request:
     gold: GoldSet
     limit_points: float
     calibrate: Path | None
-    seed: int | None
 
 
-def model_prepare(  # noqa: PLR0913  the options of the command
+def model_prepare(
     source: Annotated[
         str, typer.Argument(help="Folder of a checkpoint, or hub id (owner/name): safetensors only, no code is run.")
     ] = EMBEDDED,
@@ -94,38 +93,31 @@ def model_prepare(  # noqa: PLR0913  the options of the command
             help="Articles to calibrate int8 on, JSON lines as `enrich` reads them. Default: English news.",
         ),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Seed of the calibration. The same texts and seed give the same int8 on this kind of machine. Default: 0.",
-        ),
-    ] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
 
     The head of SOURCE may be of any kind. Only models for entities have int8.
 
-    If the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate nor
-    --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next precision, and
-    `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
+    If the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and --calibrate asks for no
+    other. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next precision, and `int8` ends with
+    exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
     console, device_id = remark_console(), parse_device(device).index
     found = fetch(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
     gold_set = gold_for(original.head, gold, measured_languages(original.folder))
-    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
+    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate)
     ArticleTokenizer(original)  # refuses an unusable tokenizer before anything is copied, even if no gate will run
     if out.resolve() == original.folder.resolve():
         message = f"{out} is the source itself: choose another --out"
         raise ModelError(message)
     texts = _texts(original, request, console)
-    windows = [] if texts is None else windows_of(original, texts, seed=seed or 0)
+    windows = [] if texts is None else windows_of(original, texts)
     with replacement_of(out.absolute()) as folder:
         copy_files(original, folder, lambda path: console.print(f"copying {path.name}"))
         checkpoint = open_model(folder)
         if texts is not None:
-            make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)
+            make_recipe(checkpoint, texts, windows, scratch=folder.parent)
         variant = _choose_variant(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     path = out.absolute()
@@ -140,7 +132,7 @@ def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts
     for named in variants_for(request.device):
         if named.precision == request.precision and (problem := why_not_reduced([checkpoint], named)):
             raise ModelError(f"precision {request.precision} is refused: {problem}. Choose another --precision.")
-    asked = request.calibrate is not None or request.seed is not None
+    asked = request.calibrate is not None
     variant = next((each for each in _candidates(checkpoint, request) if each.quantised), None)
     if variant is None:
         if asked:
@@ -150,7 +142,7 @@ def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts
         if request.precision != "auto" and (shared := _calibrated_on(checkpoint, variant, request.gold)):
             raise shared
         return None
-    texts = read_texts(request.calibrate, request.gold, seed=request.seed or 0)
+    texts = read_texts(request.calibrate, request.gold)
     if request.calibrate is None:
         console.print(
             f"calibrating int8 on the sample articles ({texts.file.number} of English news). For another language or "
@@ -171,15 +163,13 @@ def _calibrated_on(checkpoint: Checkpoint, variant: Variant, gold: GoldSet) -> C
 
 
 def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | ModelError:
-    """The error if --calibrate or --seed is given, but no int8 can be calibrated."""
+    """The error if --calibrate is given, but no int8 can be calibrated."""
     if request.precision not in {"auto", "int8"}:
-        return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
+        return SettingsError(f"--calibrate is for int8, and --precision is {request.precision}")
     quantised = [each for each in variants_for(request.device) if each.quantised]
     reasons = [why_not_reduced([checkpoint], each) or problem_of(checkpoint, each) for each in quantised]
     why = reasons[0] if reasons else f"there is no int8 on {request.device}"
-    return ModelError(
-        f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate and --seed."
-    )
+    return ModelError(f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate.")
 
 
 def _choose_variant(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:

@@ -256,11 +256,11 @@ def test_texts_are_named_by_the_digest_of_their_file(gold: Path, texts: Path, tm
     """Also if it is packed; a pipe, which could not be read twice, is refused."""
     pipe, packed = tmp_path / "pipe", tmp_path / "packed"
     packed.write_bytes(gzip.compress(texts.read_bytes()))
-    found = read_texts(packed, read_gold(gold), seed=0).file
+    found = read_texts(packed, read_gold(gold)).file
     assert (hashlib.sha256(packed.read_bytes()).hexdigest(), ARTICLES) == (found.digest, found.number)
     os.mkfifo(pipe)
     with pytest.raises(FatalError, match="are no file"):
-        read_texts(pipe, read_gold(gold), seed=0)
+        read_texts(pipe, read_gold(gold))
 
 
 def test_texts_are_read_by_the_settings_and_the_sample_where_it_lies(
@@ -270,8 +270,8 @@ def test_texts_are_read_by_the_settings_and_the_sample_where_it_lies(
     monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key", "body": "/content/text"}')
     own = tmp_path / "own.jsonl"
     own.write_text('{"id": "a", "content": {"text": ["It rained.", "It snowed."]}}\n', "utf-8")
-    assert ["It rained.\n\nIt snowed."] == [each.body for each in read_texts(own, read_gold(gold), seed=0).articles]
-    samples = read_texts(None, read_gold(gold), seed=0)
+    assert ["It rained.\n\nIt snowed."] == [each.body for each in read_texts(own, read_gold(gold)).articles]
+    samples = read_texts(None, read_gold(gold))
     assert samples.file.number == len(samples.articles) == len(DEFAULT_TEXTS.read_bytes().splitlines())
 
 
