@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.indexing.version_comparison import VersionComparison, Wanted
+from enricher.indexing.index_verify import VersionComparison, Wanted
 
 
 @pytest.fixture
