@@ -49,9 +49,6 @@ _MOST = 20_000
 _Articles = Annotated[Path | None, typer.Option(help="JSON lines, as `enricher enrich` reads them.")]
 _Topic = Annotated[bool, typer.Option("--topic", help="The newest articles of the input topic.")]
 _Max = Annotated[int, typer.Option("--max", min=1, max=_MOST, help="Compare at most so many articles.")]
-_Rename = Annotated[
-    list[str] | None, typer.Option(metavar="B=A", help="Label B of the new model is A's label A; may be repeated.")
-]
 _MaxLost = Annotated[float | None, typer.Option(min=0, max=1, help="Fail if a larger share of A's findings is lost.")]
 _MaxRelabelled = Annotated[
     float | None, typer.Option(min=0, max=1, help="Fail if a larger share of A's findings is relabelled.")
@@ -68,7 +65,6 @@ def model_compare(  # noqa: PLR0913  one for each option
     articles: _Articles = None,
     topic: _Topic = False,
     most: _Max = 1000,
-    rename: _Rename = None,
     input_topic: InputOption = None,
     max_lost: _MaxLost = None,
     max_relabelled: _MaxRelabelled = None,
@@ -84,7 +80,7 @@ def model_compare(  # noqa: PLR0913  one for each option
     """
     if (articles is not None) + topic != 1:
         raise SettingsError("name either --articles or --topic")
-    settings, renamed = load_settings(), _parse_renames(rename or [])
+    settings = load_settings()
     if articles is None:
         settings = with_one_input(settings, input_topic)
     checkpoints = [open_model(source) for source in (a, b)]  # before anything is read, so that errors come early
@@ -96,7 +92,7 @@ def model_compare(  # noqa: PLR0913  one for each option
     for source, checkpoint in zip((a, b), checkpoints, strict=True):
         remark_console().print(escape(f"{source}: {len(sample.records):,} articles ..."))
         answers.append(run_model(settings, checkpoint, source, sample.records, reader))
-    comparison = compare(answers[0], answers[1], renamed, examples=examples)
+    comparison = compare(answers[0], answers[1], examples=examples)
     verdict, remarks = judge(comparison, max_lost, max_relabelled), (*sample.remarks, *comparison.remarks)
     if as_json:
         models = [{"name": each.name, "digest": each.digest, "precision": each.precision} for each in answers]
@@ -106,14 +102,6 @@ def model_compare(  # noqa: PLR0913  one for each option
         _print(comparison, verdict, remarks)
     if verdict is not None and not verdict.passed:
         raise typer.Exit(CHANGED)
-
-
-def _parse_renames(rename: Sequence[str]) -> dict[str, str]:
-    """A's labels by B's names for them. Raises SettingsError."""
-    pairs = [each.partition("=") for each in rename]
-    if wrong := [each for each, pair in zip(rename, pairs, strict=True) if not (pair[0] and pair[2])]:
-        raise SettingsError(f"--rename {wrong[0]}: write B=A, the label of the new model and that of the other")
-    return {label: other for label, _, other in pairs}
 
 
 def _sample(settings: Settings, articles: Path | None, most: int) -> Sample:

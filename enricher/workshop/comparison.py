@@ -105,9 +105,9 @@ class _Changes:
         return counts
 
 
-def compare(a: Answers, b: Answers, named: Mapping[str, str], *, examples: bool = False) -> Comparison:
-    """All figures. `named`: A's names for labels of B. Other labels are paired by name, ignoring case."""
-    renamed = _other_names(a.labels, b.labels, named)
+def compare(a: Answers, b: Answers, *, examples: bool = False) -> Comparison:
+    """All figures. Labels are paired by name, ignoring case."""
+    renamed = _other_names(a.labels, b.labels)
     both = list(zip(a.answers, b.answers, strict=True))
     pairs = [(one, _rename(two, renamed)) for one, two in both if one is not None and two is not None]
     changes = _Changes([], defaultdict(dict))
@@ -177,11 +177,12 @@ def _remarks_on_answers(only_a: int, only_b: int, neither: int) -> list[str]:
     ]
 
 
-def _other_names(labels_a: Collection[str], labels_b: Collection[str], named: Mapping[str, str]) -> dict[str, str]:
-    """A's name for each label of B to which A gives another name."""
+def _other_names(labels_a: Collection[str], labels_b: Collection[str]) -> dict[str, str]:
+    """A's name for each label of B that A writes in another case."""
     by_case = {label.casefold(): label for label in labels_a}
-    pairs = {label: named.get(label) or by_case.get(label.casefold(), label) for label in labels_b}
-    return {label: other for label, other in pairs.items() if label != other and label not in labels_a}
+    return {
+        label: by_case[label.casefold()] for label in labels_b if label not in labels_a and label.casefold() in by_case
+    }
 
 
 def _rename(answer: Answer, renamed: Mapping[str, str]) -> Answer:

@@ -103,23 +103,21 @@ def test_without_an_answer_nothing_is_judged(tmp_path: Path) -> None:
 
 
 def test_labels_are_paired_by_name_and_others_are_named(tmp_path: Path) -> None:
-    """In another case, renamed by an option, or known to one model only; odd characters are shown as they are."""
+    """In another case, or known to one model only; odd characters are shown as they are."""
     tiny = tiny_model(tmp_path / "tiny")
     labels = json.loads((tiny / "config.json").read_bytes())["id2label"]
     kinds = sorted({name[2:] for name in labels.values() if name != "O"})
     other = shutil.copytree(tiny, tmp_path / "other")
     config = json.loads((other / "config.json").read_bytes())
-    names = {kinds[0]: kinds[0].lower(), kinds[1]: "x<b>&\u202e", kinds[-1]: "NEW"}
+    names = {kinds[0]: kinds[0].lower(), kinds[1]: "x<b>&\u202e"}
     config["id2label"] = {
         number: name if name == "O" else name[:2] + names.get(name[2:], name[2:]) for number, name in labels.items()
     }
     (other / "config.json").write_text(json.dumps(config))
     articles = articles_file(tmp_path / "articles.jsonl", TEXTS[:10])
-    arguments = ("--articles", articles, "--rename", f"NEW={kinds[-1]}")
-    found = compared(tiny, other, *arguments, cache_dir=tmp_path / "cache")
+    found = compared(tiny, other, "--articles", articles, cache_dir=tmp_path / "cache")
     renamed, only_a, only_b = found["remarks"]
     assert f"{kinds[0]} for {kinds[0].lower()}" in renamed
-    assert f"{kinds[-1]} for NEW" in renamed
     assert only_a.endswith(f"{kinds[1]}.")
     assert only_b.endswith("x<b>&\u202e.")
     assert {0} == {row(found, "all")["counts"][kind] for kind in ("lost", "gained", "moved")}
@@ -133,7 +131,6 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for arguments, error, message in (
         ((tiny, tiny), SettingsError, "name either --articles"),
         ((tiny, tiny, "--articles", articles, "--topic"), SettingsError, "name either --articles"),
-        ((tiny, tiny, "--articles", articles, "--rename", "x"), SettingsError, "--rename x"),
         ((tiny, topics, "--articles", articles), SettingsError, "find different things"),
         ((tiny, tiny, "--articles", empty), SettingsError, "no articles"),
         ((tiny, tiny, "--articles", tmp_path / "none"), FatalError, "cannot open"),
