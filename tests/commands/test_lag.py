@@ -148,5 +148,5 @@ def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
     ],
 )
 def test_an_age_reads_well(age_s: float, text: str) -> None:
-    """Hours and days, where it has some."""
+    """It has hours and days only if there are some."""
     assert age_text(age_s) == text
