@@ -143,7 +143,7 @@ class _Sending:
             ticker.tick(self.summary)
 
     def summary(self) -> str:
-        """What was done so far, in a line."""
+        """The counts so far, in a line."""
         elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
         done, megabytes = self._publisher.delivered, self._publisher.delivered_bytes / 1e6
         failed = self._publisher.failures.total()
