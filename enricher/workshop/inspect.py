@@ -33,7 +33,7 @@ from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import transform_cards
 from enricher.workshop.arguments import DeviceOption, FolderArgument
 from enricher.workshop.calibration import recipe_lines
-from enricher.workshop.prepared_folder import problems_of_manifest
+from enricher.workshop.prepared_folder import manifest_of
 
 
 def model_inspect(
@@ -53,9 +53,8 @@ def model_inspect(
         sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
         _print(shown)
-    if problems := shown.get("manifest_problems"):
-        message = f"{shown['folder']}: it differs from its manifest: {'; '.join(problems)}"
-        raise ModelError(message)
+    if shown["prepared_digest"] not in {None, checkpoint.digest}:
+        raise ModelError(f"{shown['folder']}: it is not the model that was prepared: its files were changed")
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     most_window_tokens = ArticleTokenizer(checkpoint).max_window_tokens
     advice = advice_for(checkpoint.folder, most_window_tokens)
     exported = isinstance(checkpoint, OnnxModel)
-    problems = problems_of_manifest(checkpoint.folder)
+    manifest = manifest_of(checkpoint.folder)
     return {
         "name": checkpoint.name,
         "folder": str(checkpoint.folder),
@@ -80,8 +79,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "languages_measured": list(advice.languages.measured) if advice.languages else None,
         "languages_trained": list(advice.languages.trained) if advice.languages else None,
         "int8_recipe": _recipe(checkpoint),
-        "manifest": "none" if problems is None else "differs" if problems else "every file is as recorded",
-        "manifest_problems": problems or [],
+        "prepared_digest": manifest.model_digest if manifest else None,
     }
 
 
@@ -136,7 +134,7 @@ def _print(facts: dict[str, Any]) -> None:
     console = data_console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in facts.items():
-        if name not in {"variants", "manifest_problems"} and value is not None:
+        if name != "variants" and value is not None:
             shown = ", ".join(value) if isinstance(value, list) else str(value)
             table.add_row(f"[cyan]{name.replace('_', ' ')}[/]", escape(shown))
     console.print(table)

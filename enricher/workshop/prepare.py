@@ -58,7 +58,7 @@ from enricher.workshop.check import check_variant, reasons_of, verdicts_table
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import gold_for
 from enricher.workshop.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.workshop.prepared_folder import Manifest, copy_files, entries_of, replacement_of, write_manifest
+from enricher.workshop.prepared_folder import Manifest, copy_files, replacement_of, write_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def model_prepare(
         if texts is not None:
             make_recipe(checkpoint, texts, windows, scratch=folder.parent)
         variant = _choose_variant(checkpoint, request, folder / GRAPHS_FOLDER, console)
-        write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
+        write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant))
     path = out.absolute()
     needs_task = not KINDS[original.head.kind].serves_alone
     setting = f'source = "{path}"' if needs_task else f"ENRICHER_MODEL__SOURCE={quote(str(path))}"
@@ -214,9 +214,7 @@ def _candidates(checkpoint: Checkpoint, request: _Request) -> Sequence[Variant]:
     return [each for each in asked if (why_not_reduced([checkpoint], each) or problem_of(checkpoint, each)) is None]
 
 
-def _manifest(
-    source: str, revision: str | None, digest: str, request: _Request, variant: Variant, folder: Path
-) -> Manifest:
+def _manifest(source: str, revision: str | None, digest: str, request: _Request, variant: Variant) -> Manifest:
     return Manifest(
         source=source,
         revision=revision,
@@ -226,7 +224,6 @@ def _manifest(
         precision=variant.precision,
         enricher=installed_version(),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        files=entries_of(folder),
     )
 
 
