@@ -183,7 +183,7 @@ def _articles(path: Path) -> Iterator[tuple[int, Article]]:
 def _digest_of(path: Path) -> str:
     """The digest of a file, which is read again afterwards: a pipe could not be. Raises FatalError."""
     if not path.is_file():
-        raise FatalError(f"the texts to calibrate on, {path}, are no file")
+        raise FatalError(f"the texts to calibrate on, {path}, cannot be read: there is no such file, or it is none")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

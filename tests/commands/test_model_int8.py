@@ -257,7 +257,7 @@ def test_texts_are_named_by_the_digest_of_their_file(gold: Path, texts: Path, tm
     found = read_texts(packed, read_gold(gold)).file
     assert (hashlib.sha256(packed.read_bytes()).hexdigest(), ARTICLES) == (found.digest, found.number)
     os.mkfifo(pipe)
-    with pytest.raises(FatalError, match="are no file"):
+    with pytest.raises(FatalError, match="cannot be read: there is no such file, or it is none"):
         read_texts(pipe, read_gold(gold))
 
 
