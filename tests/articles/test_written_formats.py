@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import struct
+from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
+from confluent_kafka.schema_registry import Schema as RegisteredSchema
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import any_text
-from support.records import plain_record, records_of_tasks, writer_of
+from support.records import plain_record, record_of_tasks, records_of_tasks, writer_of
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import FORMATS, encode_record, record_as_json, record_writer, serialise_findings
-from enricher.worker.contracts import RecordFormat
-from enricher.worker.records import Article, Coverage, EnrichedRecord, Entity, SourceMap
+from enricher.worker.articles.formats.protobuf_schema import load_files
+from enricher.worker.articles.schemas import Schema
+from enricher.worker.contracts import RECORD_MESSAGE, RecordFormat, record_schema
+from enricher.worker.records import Article, CatalogueCard, Coverage, EnrichedRecord, Entity, SourceMap
 
 REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
 ALL: tuple[RecordFormat, ...] = ("json", *REGISTERED)
@@ -88,44 +99,71 @@ def test_a_record_says_in_every_format_what_its_json_says(record: EnrichedRecord
         assert said == read, output_format
 
 
-def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
-    """Written out by hand from the specification: union branches, counts and lengths as zigzag numbers."""
-
-    def text(value: str) -> bytes:
-        return bytes([2 * len(value.encode())]) + value.encode()
-
-    def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
-        return (
-            text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score) + b"\0" * 6
-        )
-
-    expected = (
-        PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
-        + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
-        + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
-        + b"\x12\x02\0" + b"\0" * 9
-    )  # fmt: skip
-    assert expected == written(record, "avro")
+def full_record() -> EnrichedRecord:
+    """A record with every field that one task gives it, and text in every plane of Unicode."""
+    entities = (
+        Entity(field="title", start=0, end=4, text="Oslo", label="LOC", score=0.9988),
+        Entity(field="body", start=9, end=15, text="Tromsø", label="LOC", score=1.0)
+        | {"ids": [{"id": "Q26087", "match": "name"}], "id": "Q26087", "why": "context"},
+    )
+    metadata = {"language": "nb", "source": "", "url": "https://example.org/\U0001f68b", "published_at": "2026-03-14"}
+    further = {"section": "økonomi", "desk": {"name": None, "levels": [1, 2.5, True]}}
+    document = b'{"price": 1.50, "body": ["\\ud83d\\ude8b Kari", "x"]}'
+    body = "\U0001f68b Kari i Tromsø\n\nمريم في القاهرة \0"
+    article = Article("a-1", "Oslo", body, metadata, orjson.dumps(further), "\n\n", document, version=2**63 - 1)
+    record = plain_record(article, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
+    return replace(record, catalogue=CatalogueCard("sha256:5f", 4_095))
 
 
-def test_protobuf_has_these_bytes(record: EnrichedRecord) -> None:
-    """Written out by hand from the specification: tags and lengths, and nothing for the number zero."""
+def packed(record: EnrichedRecord) -> dict[str, Any]:
+    """What the JSON of a record says, with its metadata and its article as JSON text, as Avro and Protobuf have them."""
+    said: dict[str, Any] = orjson.loads(encode_record(record))
+    if record.article.further:
+        said["metadata"] = {name: orjson.dumps(value).decode() for name, value in said["metadata"].items()}
+    if record.article.document:
+        said["article"] = record.article.document.decode()
+    return said
 
-    def part(number: int, value: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(value)]) + value
 
-    def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
-        numbers = bytes([2 << 3, start, 3 << 3, end])
-        texts = part(4, value.encode()) + part(5, b"LOC")
-        return part(7, part(1, field.encode()) + numbers + texts + bytes([6 << 3 | 1]) + struct.pack("<d", score))
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  JSON
+    """What a reader of Avro found, without the fields that a record lacks."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
-    expected = (
-        PREFIXES["protobuf"] + b"\x08\x01" + part(2, b"a-1") + part(3, b"nb")
-        + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0)
-        + part(8, part(1, b"newswire-minilm") + part(2, b"sha256:6a1f0c") + part(3, b"int8"))
-        + part(9, b"\x08\x09\x10\x01")
-    )  # fmt: skip
-    assert expected == written(record, "protobuf")
+
+RECORDS = (
+    full_record(),
+    plain_record(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False)),
+    record_of_tasks(),
+)
+PLACE = SerializationContext("entities", MessageField.VALUE)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["all fields", "no more than it must have", "several tasks"])
+def test_confluents_deserializers_read_every_format(record: EnrichedRecord) -> None:
+    """With our schemas from a registry, as consumers do it: what they find is what the JSON says."""
+    registry = SchemaRegistryClient.new_client({"url": "mock://", "ssl.ca.location": False})
+    json_schema, avro_schema = (RegisteredSchema(record_schema(kind), kind) for kind in ("JSON", "AVRO"))
+    json_id, avro_id = (
+        registry.register_schema(f"{each.schema_type}-value", each) for each in (json_schema, avro_schema)
+    )
+    value = writer_of("json-schema", json_id).write(record)
+    read_json: Any = JSONDeserializer(json_schema, schema_registry_client=registry)
+    assert orjson.loads(encode_record(record)) == read_json(value, PLACE)
+    kind = GetMessageClass(
+        load_files(Schema("PROTOBUF", record_schema("PROTOBUF")))[0].FindMessageTypeByName(RECORD_MESSAGE)
+    )
+    read = ProtobufDeserializer(kind, {"use.deprecated.format": False})
+    assert ParseDict(packed(record), kind()) == read(written(record, "protobuf"), PLACE)
+    expected = packed(record)
+    for each in expected.get("embeddings", ()):
+        if "vector" in each:
+            each["vector"] = np.array(each["vector"], np.float32).tolist()
+        else:
+            each["vector_float16"] = b64decode(each["vector_float16"])
+    found = AvroDeserializer(registry)(writer_of("avro", avro_id).write(record), PLACE)
+    assert expected == without_nulls(found)
 
 
 def test_a_schema_id_that_the_prefix_cannot_hold_is_refused() -> None:
