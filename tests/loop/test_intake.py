@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop.fake_clock import FakeClock, FakePool, FakeWakeup
 from loop.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
+from loop.fake_schemas import FakeRegistry, FakeSchemas, with_schema
 from loop.world import RULES
 
 from enricher.worker.articles import serialise_findings
@@ -165,6 +166,27 @@ def test_what_may_not_be_decoded_waits_and_lets_others_pass(length_chars: int) -
     while advance(intake):
         pass
     assert all(ticket.article for ticket in arrived)
+
+
+@pytest.mark.parametrize("length_chars", [10, 2 * LONG_BYTES])
+def test_articles_whose_schemas_have_come_go_first_in_their_order(length_chars: int) -> None:
+    """Short and long ones alike: of each partition they are the oldest, and nothing is released before them."""
+    intake, pool = new_intake()
+    assert isinstance(intake.clock, FakeClock)
+    schemas = FakeSchemas(FakeRegistry(), intake.clock, FakeWakeup(intake.clock), Random(0))
+    intake.schemas, intake.read = schemas, schemas.read
+    newest, *waiting = tickets([length_chars] * 5)
+    for ticket, name in zip(waiting, "abab", strict=True):
+        ticket.raw = replace(ticket.raw, value=with_schema(name, ticket.raw.value or b""))
+    intake.take(waiting)
+    while advance(intake):
+        pass
+    intake.take([newest])
+    schemas.answer("schema:b", "schema:a")
+    assert waiting == intake.resume_answered()
+    while advance(intake):
+        pass
+    assert [*waiting, newest] == [ticket for call in pool.submitted for ticket in call]
 
 
 def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
