@@ -171,11 +171,6 @@ class FakeLog:
         self.partitions[partition].entries.append(Entry(payload, None))
         return self.partitions[partition].end - 1
 
-    def compact(self, partition: Partition, offset: int) -> None:
-        """Remove a record, as compaction does: its offset stays empty for ever."""
-        self.changes += 1
-        self.partitions[partition].entries[offset] = None
-
     def init_transactions(self, transactional_id: str, life: object = None) -> Producer:
         """End what an older producer of this id left open, fence it, and start a new epoch."""
         left_open = self.open_transactions.get(transactional_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,14 +42,6 @@ def test_every_item_comes_back_once_and_sets_the_wakeup() -> None:
     woken.submit(*range(100))
     assert [item * item for item in range(100)] == sorted(woken.gather(100))
     assert woken.pool.busy == 0
-    woken.pool.close()
-
-
-def test_one_thread_keeps_the_order_of_submission() -> None:
-    """Items wait in a queue, first in, first out."""
-    woken = Woken(lambda item: item)
-    woken.submit(*range(10))
-    assert list(range(10)) == woken.gather(10)
     woken.pool.close()
 
 
@@ -124,8 +115,6 @@ def test_a_hung_run_does_not_block_close() -> None:
     woken = Woken(hang, threads=2)
     woken.submit(0)
     assert started.wait(timeout=PATIENCE_S)
-    before_s = time.monotonic()
     woken.pool.close(timeout_s=0.05)
-    assert time.monotonic() - before_s < 5
     assert [thread.daemon for thread in woken.threads()] == [True]
     never.set()

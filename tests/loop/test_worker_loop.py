@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from dataclasses import replace
-
 import pytest
 from loop.fake_clock import TICK_S, FakeClock
-from loop.fake_sink import DEAD_LETTERS, Output
+from loop.fake_sink import Output
 from loop.faults import Faults
-from loop.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, World, unguarded
+from loop.world import INPUT, LIMITS, LONG, SHORT, World, unguarded
 
 from enricher.errors import BrokerError, EnricherError, MissingTopic, RecoveryExhausted, TransactionTrouble
-from enricher.worker.loop import loop
 from enricher.worker.loop.ports import PartitionListener
 from enricher.worker.loop.recovery import Recovery, RecoveryLimits
 from enricher.worker.records import Partition
@@ -100,60 +95,12 @@ def test_a_worker_that_is_stopped_before_it_connects_reads_nothing() -> None:
     process.worker.run(lambda: pytest.fail("it never was"))
 
 
-def test_the_documented_phases_are_those_of_step() -> None:
-    """The module names them in the order in which a turn goes through them."""
-    documented = re.findall(r"^    (\w+)  ", inspect.getdoc(loop) or "", re.MULTILINE)
-    called = re.findall(r"worked \|?= self\._(\w+)\(\)", inspect.getsource(loop.Worker.step))
-    assert ["admit", "prepare", "collect", "dispatch", "store", "publish"] == documented == called
-
-
 def test_every_turn_serves_the_sink_once() -> None:
     """Also one that has nothing to publish: a client keeps its events until somebody takes them."""
     process = World().start().joined()
     for turns in range(1, 6):
         process.worker.step()
         assert turns == process.sink.served
-
-
-def test_a_slow_article_holds_back_those_behind_it_and_no_other_partition() -> None:
-    """While the head of a partition is with the device, nothing behind it is published, though it may be finished."""
-    world = World()
-    process = world.start(limits=replace(LIMITS, engine_timeout_s=1e9)).joined()
-    process.engine.hangs = True
-    world.put(SHORT)
-    world.steps(process, until=lambda: bool(process.engine.submitted))
-    world.put(INVALID, INVALID)
-    world.put(INVALID, partition=1)
-    world.steps(process, until=lambda: world.log.committed.get(Partition(INPUT, 1)) == 1)
-    for _ in range(20):
-        process.worker.step()
-    assert world.log.committed == {Partition(INPUT, 0): 0, Partition(INPUT, 1): 1}
-    assert len(world.outputs(DEAD_LETTERS, 0)) == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "topic", "content"),
-    [
-        (None, "entities", None),
-        (INVALID, DEAD_LETTERS, "decode"),
-        (UNTOKENIZABLE, DEAD_LETTERS, "tokenize"),
-        (POISONED, DEAD_LETTERS, "inference"),
-    ],
-    ids=["tombstone", "invalid article", "refused by the tokenizer", "failed window"],
-)
-def test_a_dead_letter_is_one_output_in_the_transaction_of_its_neighbours(
-    value: bytes | None, topic: str, content: object
-) -> None:
-    """A bad record is just another output: written once, and committed together with the good ones around it."""
-    world = World()
-    world.put(SHORT, value, SHORT)
-    process = world.start(limits=replace(LIMITS, publish_interval_s=4.0)).joined()
-    process.worker.pacing.cadence.note_try(0.0)
-    world.steps(process, until=world.done)
-    outputs = [output for output in world.outputs(topic) if isinstance(output, Output) and output.offset == 1]
-    assert [output.content for output in outputs] == [content]
-    assert len([commit for commit in world.log.commits if commit.first_offsets]) == 1
-    assert process.counters.published == 3
 
 
 def test_caught_up_ends_the_run() -> None:

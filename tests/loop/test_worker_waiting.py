@@ -42,20 +42,6 @@ def test_at_low_load_no_article_waits_for_company_or_the_interval() -> None:
     assert world.clock() - began_s <= tokenizer_s + model_s + transaction_s
 
 
-def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
-    """Under a backlog transactions are as large as without early publishing."""
-    world = World()
-    process = world.start(limits=replace(LIMITS, publish_share=0.5, max_in_flight=4_000)).joined()
-    process.worker.pacing.load = Load(threads=1, now_s=-60.0)
-    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
-    for _ in range(40):
-        world.put(*[SHORT] * 10)
-    world.steps(process, until=world.done)
-    gaps_s = [later - earlier for earlier, later in pairwise(process.sink.published_s[2:-1])]
-    assert len(gaps_s) > 3
-    assert min(gaps_s) >= 0.9 * LIMITS.publish_interval_s
-
-
 def test_the_end_of_a_backlog_does_not_wait_for_the_interval() -> None:
     """The load is still near its highest, but nothing is in progress: the last articles go out at once."""
     world = World()

@@ -94,10 +94,6 @@ class Process:
         self.source.open(self.worker)
         return self
 
-    def publish(self) -> None:
-        """Make a transaction of what is finished, in the middle of a turn."""
-        self.worker._publish()
-
     def recover(self, trouble: TransactionTrouble) -> None:
         """Do what follows a transaction that fails."""
         self.worker._recover(trouble)
