@@ -33,7 +33,7 @@ from enricher.worker.records import (
     Window,
     WindowFailure,
 )
-from enricher.worker.rules.assembly import finish_enriched, store_answers
+from enricher.worker.rules.assembly import store_answers
 from enricher.worker.rules.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
 
 Plan = tuple[int, int, int, int]
@@ -112,12 +112,6 @@ def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: Plan) -> N
         for token in range(owner.own_start, owner.own_stop):
             best = max(context(window, token, plan[0]) for window in windows if window.start <= token < window.stop)
             assert context(owner, token, plan[0]) >= best - 1
-
-
-def test_two_windows_split_their_overlap_in_the_middle() -> None:
-    """Up to a window's size nothing is split. 12 tokens in windows of 8 with 4 shared: 4 to 7 are in both, two of each."""
-    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4, 0)
-    assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4, 0)
 
 
 def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
@@ -295,16 +289,6 @@ def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
     assert ["a " * 19 + "a"] == [entity["text"] for entity in kept[0].entities]
     assert Coverage(20, 6, truncated=False) == kept[0].coverage
     assert ([], None) == (ticket.answers, ticket.tokens)
-
-
-def test_an_article_without_windows_is_enriched_at_once() -> None:
-    """No tokens, no entities, no windows."""
-    ticket, windows = cut(0)
-    assert windows == []
-    finish_enriched(ticket, HEADS)
-    assert isinstance(ticket.outcome, EnrichedRecord)
-    assert [] == list(ticket.outcome.entities)
-    assert (0, 0) == (ticket.outcome.coverage.tokens, ticket.outcome.coverage.windows)
 
 
 def test_the_entities_of_finished_records_count_as_memory() -> None:

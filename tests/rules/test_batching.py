@@ -41,14 +41,6 @@ def test_a_batch_is_due_when_its_oldest_window_has_waited(kind: Callable[[BatchR
     assert [8, 7] == lengths(scheduler.next_batch(0.1))
 
 
-def test_the_timer_does_not_start_again_when_a_window_is_added() -> None:
-    """A trickle of windows cannot put the first one off."""
-    scheduler = scheduler_with(window_of(8, 0.0))
-    for step in range(1, 10):
-        scheduler.add([window_of(8, step / 100)])
-        assert scheduler.next_due_s() == (0.1 if step < 7 else 0.0)
-
-
 @by_either
 @pytest.mark.parametrize(("arrived_s", "max_wait_s"), [(0.1, 0.2), (1.1, 0.7), (3e6 + 0.1, 0.05)])
 def test_what_is_due_at_a_time_is_given_at_that_time(
@@ -179,27 +171,3 @@ def test_a_lower_budget_counts_for_windows_already_queued(kind: Callable[[BatchR
     scheduler.limit_budget(32)
     assert [[16, 16]] * 4 == [lengths(scheduler.next_batch(5.0)) for _ in range(4)]
     assert (0, 0) == (scheduler.queued_windows, scheduler.queued_tokens)
-
-
-@by_either
-def test_a_budget_rises_up_to_that_of_the_rules(kind: Callable[[BatchRules], Scheduler]) -> None:
-    """A batch that was full waits for more again; no caller gets past the rules."""
-    scheduler = kind(RULES)
-    scheduler.add([window_of(16, 5.0)] * 3)
-    scheduler.limit_budget(32)
-    assert scheduler.next_due_s() == 5.0
-    scheduler.limit_budget(1_000)
-    assert scheduler.max_batch_tokens == RULES.max_batch_tokens
-    assert scheduler.next_due_s() == 5.1
-
-
-def test_nothing_is_due_where_nothing_waits() -> None:
-    """An empty scheduler has no due time and no batch."""
-    assert (None, None) == (scheduler_with().next_due_s(), scheduler_with().next_batch(1e9))
-
-
-@pytest.mark.parametrize("edges", [(), (8, 8), (16, 8)])
-def test_bucket_edges_must_grow(edges: tuple[int, ...]) -> None:
-    """Anything else is a bug of the caller."""
-    with pytest.raises(AssertionError):
-        replace(RULES, bucket_edges=edges)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, groupby
-from math import exp, log, log1p
+from itertools import groupby
 
 import pytest
 from hypothesis import given
@@ -26,7 +25,6 @@ from enricher.worker.records import (
     Tombstone,
 )
 from enricher.worker.rules.dead_letter_limits import DeadLetterLimits, Limits
-from enricher.worker.settings.worker import WINDOW_ARTICLES, DeadLetterSettings
 
 PLACES = [Partition("articles", number) for number in range(3)]
 OUTCOMES: dict[str, Outcome] = {
@@ -34,8 +32,6 @@ OUTCOMES: dict[str, Outcome] = {
     "-": DeadLetter("decode", "InvalidArticle", "id is missing at /uuid"),
     ".": Tombstone(),
 }
-DEFAULTS = DeadLetterSettings()
-LETTERS_IN_ROW = st.integers(1, 6)
 STORIES = st.lists(st.tuples(st.text("+-.", max_size=30), st.sampled_from(PLACES)), max_size=12)
 LIMITS = st.builds(
     Limits,
@@ -177,25 +173,6 @@ def test_only_own_partitions_with_a_known_start_are_looked_at() -> None:
         process.rule.check_starts(offsets.start_of)
 
 
-@pytest.mark.parametrize(
-    ("limits", "story", "committed"),
-    [
-        (Limits(1, 0, 1), "--", 1),
-        (Limits(1, 0, 1), "-+-+-.-", 6),
-        (Limits(0, 1.0, 10), "-" * 100, 100),
-        (Limits(0, 0.1, 10), "-+++++++++-+++-", 14),
-        (Limits(0, 0.29, 100), "-" * 30, 29),
-        (Limits(0, 0, 1), "-" * 100, 100),
-    ],
-)
-def test_limits_at_their_edges(limits: Limits, story: str, committed: int) -> None:
-    """One in a row, all of a window, one of a window; a share that floating point makes smaller; none."""
-    offsets = Offsets()
-    process = Process(offsets, limits)
-    assert (process.publish(story) is None) == (committed == len(story))
-    assert committed == offsets.next[PLACES[0]]
-
-
 def test_dead_letters_of_large_outputs_count_before_their_commit() -> None:
     """Only writing shows them; with them the release may be beyond a limit that it was within."""
     offsets = Offsets()
@@ -222,32 +199,3 @@ def test_the_reason_names_the_limit_the_commonest_reasons_and_examples() -> None
     assert "500 of 1000 articles (dead_letters.max_ratio" in (
         Process(Offsets(), Limits(0, 0.5, 1_000)).publish("-" * 501) or ""
     )
-
-
-# ---- false stops
-
-
-LOG_FACTORIALS = [0.0, *accumulate(map(log, range(1, 1 + WINDOW_ARTICLES)))]
-
-
-def at_least(count: int, articles: int, share: float) -> float:
-    """The probability that at least so many of independent articles are bad."""
-    logs, bad_one, good_one = LOG_FACTORIALS, log(share), log1p(-share)
-    return sum(
-        exp(logs[articles] - logs[bad] - logs[articles - bad] + bad * bad_one + (articles - bad) * good_one)
-        for bad in range(count, articles + 1)
-    )
-
-
-def false_stops(share: float, articles: float) -> float:
-    """Upper bound of the expected false stops in so many articles: each one may end a row, and a window, that is too bad."""
-    row = share ** (DEFAULTS.max_in_a_row + 1)
-    max_in_window = Limits(0, DEFAULTS.max_ratio, WINDOW_ARTICLES).max_in_window
-    return articles * (row + at_least(max_in_window + 1, WINDOW_ARTICLES, share))
-
-
-def test_a_feed_with_bad_articles_goes_on_for_ever() -> None:
-    """With the defaults and 5 % bad articles there is no false stop in a billion years of a thousand articles a second."""
-    assert false_stops(0.05, articles=1e9 * 366 * 86_400 * 1_000) < 1e-300
-    assert false_stops(0.30, articles=1e12) < 1e-25
-    assert false_stops(0.60, articles=1e6) > 1, "guards the test: of a feed that is mostly bad, there are"

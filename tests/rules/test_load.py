@@ -127,12 +127,6 @@ def test_a_worker_without_work_publishes_after_as_long_as_it_takes(
     assert cadence.latest_s == cadence_with(cost_s, share=0.0).earliest_s(load, idle_since_s)
 
 
-def test_a_worker_that_has_published_nothing_may_do_it_at_once() -> None:
-    """At its start, whatever the load is."""
-    cadence = Cadence(LONGEST_S, SHARE, 5.0)
-    assert max(cadence.earliest_s(1.0), cadence.latest_s) <= 5.0
-
-
 def test_one_slow_transaction_changes_nothing() -> None:
     """The median counts; when most are slow, it does."""
     usual, once, often = cadence_with(*[0.004] * 9), cadence_with(*[0.004] * 8, 2.0), cadence_with(*[0.02] * 9)
