@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import orjson
 import pytest
+from support.clock import Clock
 from support.records import plain_record
 
-from enricher.errors import SettingsError
 from enricher.worker.articles.html_text import read_html
 from enricher.worker.articles.record_values import write_entities
 from enricher.worker.files import catalogue_index, live_catalogue
@@ -18,16 +18,6 @@ from enricher.worker.files.live_catalogue import LOOK_S, LiveCatalogue
 from enricher.worker.records import Article, Coverage, DeadLetter, EnrichedRecord, Entity
 from enricher.worker.rules.catalogue import TextSearch
 from enricher.worker.stats import Counters
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 class Worker:
@@ -39,16 +29,16 @@ class Worker:
 
     def record(self, version: int | None = None) -> EnrichedRecord:
         """A record about Oslo, with its ids."""
-        found = self.answer(1, version)
+        oslo = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
+        found = self.outcome(Article("1", "", "Oslo", version=version), oslo)
         assert isinstance(found, EnrichedRecord)
         return found
 
-    def answer(self, count: int, version: int | None = None) -> EnrichedRecord | DeadLetter:
-        """The outcome of an article with so many entities."""
-        oslo = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
-        article = Article("1", "", "Oslo", version=version)
-        entities = [oslo.copy() for _ in range(count)]
-        return self.catalogue.add_ids(plain_record(article, entities, Coverage(1, 1, truncated=False)), self.counters)
+    def outcome(self, article: Article, *entities: Entity) -> EnrichedRecord | DeadLetter:
+        """What becomes of an article in which the model found these."""
+        return self.catalogue.add_ids(
+            plain_record(article, [*entities], Coverage(1, 1, truncated=False)), self.counters
+        )
 
     def wait(self) -> None:
         """Let the time pass after which the file is looked at, and its new version be read."""
@@ -137,13 +127,6 @@ def test_a_file_that_goes_and_comes_back_is_taken_again(path: Path) -> None:
     assert not worker.counters.catalogue_refused
 
 
-def test_a_bad_catalogue_refuses_to_start(path: Path) -> None:
-    """A worker without ids would look like one whose articles name nobody."""
-    path.write_bytes(b"{")
-    with pytest.raises(SettingsError, match=r"names.jsonl:1: not JSON"):
-        Worker(path)
-
-
 def test_entities_of_other_labels_are_not_looked_up(path: Path) -> None:
     """A label that is turned off is not counted either."""
     worker = Worker(path, labels=("ORG",))
@@ -153,32 +136,6 @@ def test_entities_of_other_labels_are_not_looked_up(path: Path) -> None:
     counted.record()
     assert {("matched", "LOC"): 1} == counted.counters.links
     assert {"LOC": 1} == counted.counters.as_dict()["links"]["matched"]
-
-
-def test_an_article_of_too_many_ids_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hostile article would otherwise take megabytes for each kilobyte."""
-    monkeypatch.setattr(live_catalogue, "MAX_IDS", 3)
-    worker = Worker(path)
-    assert isinstance(worker.answer(3), EnrichedRecord)
-    letter = worker.answer(4)
-    assert isinstance(letter, DeadLetter)
-    assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)
-
-
-def test_a_folder_that_was_empty_for_a_moment_is_not_refused_for_ever(tmp_path: Path) -> None:
-    """When its file is back, what is in memory is what is there."""
-    folder, aside = tmp_path / "names", tmp_path / "aside.jsonl"
-    folder.mkdir()
-    write(folder / "names.jsonl", "old")
-    worker = Worker(folder)
-    (folder / "names.jsonl").rename(aside)
-    worker.wait()
-    worker.record()
-    assert worker.counters.catalogue_refused
-    aside.rename(folder / "names.jsonl")
-    worker.wait()
-    worker.record()
-    assert not worker.counters.catalogue_refused
 
 
 NAMES = (
@@ -196,9 +153,7 @@ def found_by(path: Path, article: Article, *entities: Entity, search: TextSearch
     """The entities of a record, with the names that are found in its text."""
     path.write_bytes(b"\n".join(map(orjson.dumps, NAMES)))
     worker = Worker(path, search=search or TextSearch(4))
-    record = worker.catalogue.add_ids(
-        plain_record(article, [*entities], Coverage(1, 1, truncated=False)), worker.counters
-    )
+    record = worker.outcome(article, *entities)
     assert isinstance(record, EnrichedRecord)
     assert len(record.entities) == worker.counters.links.total()
     return list(write_entities(article, record.entities))
@@ -257,38 +212,29 @@ def test_names_in_html_have_the_offsets_of_the_source(path: Path) -> None:
     ]
 
 
-def test_an_article_of_too_many_names_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is that of the ids."""
+def test_an_article_of_too_many_ids_is_a_dead_letter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile article would otherwise take megabytes for each kilobyte."""
     monkeypatch.setattr(live_catalogue, "MAX_IDS", 3)
     path.write_bytes(orjson.dumps({"id": "x", "name": "NASA", "label": "ORG"}))
     worker = Worker(path, search=TextSearch(4))
-    for count, outcome in ((3, EnrichedRecord), (4, DeadLetter)):
-        record = plain_record(Article("1", "", "NASA " * count), [], Coverage(1, 1, truncated=False))
-        assert isinstance(worker.catalogue.add_ids(record, worker.counters), outcome)
+    assert isinstance(worker.outcome(Article("1", "", "NASA " * 3)), EnrichedRecord)
+    letter = worker.outcome(Article("1", "", "NASA " * 4))
+    assert isinstance(letter, DeadLetter)
+    assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)
 
 
 def test_the_names_in_texts_are_replaced_with_the_catalogue(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What is found is of the version that the record names."""
-    caplog.set_level("INFO")
-    path.write_bytes(orjson.dumps({"id": "0", "name": "Oslo", "label": "LOC"}))
+    """What is found is of the version that the record names; one without a name to find is not taken."""
+    path.write_bytes(orjson.dumps({"id": "1", "name": "Oslo", "label": "LOC"}))
     worker = Worker(path, search=TextSearch(4))
-    article = Article("1", "", "Oslo and Bergen")
-
-    def names() -> list[str]:
-        record = worker.catalogue.add_ids(plain_record(article, [], Coverage(1, 1, truncated=False)), worker.counters)
-        assert isinstance(record, EnrichedRecord)
-        return [each["id"] for each in record.entities]
-
-    for entry_id, name in (("1", "Oslo"), ("2", "Bergen")):
+    for entry in ({"id": "2", "name": "Bergen", "label": "LOC"}, {"id": "3", "name": "Bergen"}):
         new = path.with_suffix(".new")
-        new.write_bytes(orjson.dumps({"id": entry_id, "name": name, "label": "LOC"}))
+        new.write_bytes(orjson.dumps(entry))
         new.replace(path)
         worker.wait()
-        assert [entry_id] == names()
-    assert "1 names of at least 4 letters are found in texts, 1 MB" in caplog.text
-    path.write_bytes(orjson.dumps({"id": "3", "name": "Bergen"}))
-    worker.wait()
-    assert ["2"] == names()
+        record = worker.outcome(Article("1", "", "Oslo and Bergen"))
+        assert isinstance(record, EnrichedRecord)
+        assert ["2"] == [each["id"] for each in record.entities]
     assert worker.counters.catalogue_refused
     assert "catalogue.find=text finds nothing: no entry has a label and a name of at least 4 letters" in caplog.text
 
@@ -301,8 +247,6 @@ def test_an_entry_is_read_once_whichever_of_its_names_are_in_the_text(
     path.write_bytes(orjson.dumps({"id": "1", "name": names[0], "aliases": names[1:], "label": "ORG"}))
     worker, read = Worker(path, search=TextSearch(5)), Mock(wraps=catalogue_index.read_entry)
     monkeypatch.setattr(catalogue_index, "read_entry", read)
-    record = worker.catalogue.add_ids(
-        plain_record(Article("1", "", ", ".join(names)), [], Coverage(1, 1, truncated=False)), worker.counters
-    )
+    record = worker.outcome(Article("1", "", ", ".join(names)))
     assert isinstance(record, EnrichedRecord)
     assert (200, 1) == (len(record.entities), read.call_count)

@@ -8,7 +8,6 @@ import pytest
 
 from enricher.errors import SettingsError
 from enricher.worker.runtime.devices import DeviceName, parse_device
-from enricher.worker.settings import load_settings
 
 MALFORMED = ["", "gpu", "CUDA", "cuda:", "cuda:-1", "cuda:01", "cuda: 1", "cuda:1\n", "cuda:1234", "cpu:0", "auto:1"]
 
@@ -34,12 +33,3 @@ def test_what_is_no_device_is_refused_with_what_there_is(text: str) -> None:
     """The message has the value, and examples."""
     with pytest.raises(SettingsError, match=re.escape(f"'{text}' is not a device: use auto, cpu, cuda")):
         parse_device(text)
-
-
-def test_the_setting_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is connected or loaded; whether a GPU exists is checked when the model is loaded."""
-    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
-    assert load_settings().model.device == "cuda:1"
-    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:x")
-    with pytest.raises(SettingsError, match=r"ENRICHER_MODEL__DEVICE: .*'cuda:x' is not a device"):
-        load_settings()
