@@ -106,22 +106,12 @@ def test_one_visible_character_is_enough(text: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"\x00", id="cut in the schema id"),
         pytest.param(b"\x00\x00\x00\x00\x07", id="nothing behind the schema id"),
-        pytest.param(article()[:-1], id="cut"),
         pytest.param(article() + b"{}", id="two documents"),
-        pytest.param(b'{"id": "1", "body": "Oslo \xff"}', id="not UTF-8"),
         pytest.param(b'{"id": "1", "body": "Oslo \xed\xa0\xbd"}', id="raw surrogate"),
-        pytest.param(rb'{"id": "1", "body": "Oslo \ud83d"}', id="lone high surrogate"),
-        pytest.param(rb'{"id": "1", "body": "Oslo", "other": "\udc00"}', id="lone low surrogate, unused field"),
-        pytest.param(rb'{"id": "1", "body": "Oslo", "\ud83d": 1}', id="lone surrogate in a name"),
+        pytest.param(rb'{"id": "1", "body": "Oslo", "other": "\udc00"}', id="lone surrogate, unused field"),
         pytest.param(b'{"id": "1", "body": "Oslo", "other": NaN}', id="NaN"),
-        pytest.param(b'{"id": "1", "body": "Oslo", "other": -Infinity}', id="infinite"),
-        pytest.param(b'{"id": "1", "body": "Oslo", "other": 1e999}', id="beyond a double"),
-        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"9" * 5000 + b"}", id="5000 digits"),
-        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 2000 + b"]" * 2000 + b"}", id="2000 snapshot"),
-        pytest.param(b'{"a":' * 200_000, id="200 000 snapshot"),
+        pytest.param(b'{"a":' * 200_000, id="200 000 levels"),
         pytest.param("{'id': '1'}".encode("utf-16"), id="UTF-16"),
     ],
 )
@@ -152,20 +142,6 @@ def test_another_format_is_called_by_its_name(value: bytes, words: tuple[str, ..
 def test_what_may_stand_before_the_json_is_skipped(before: bytes) -> None:
     """A schema id of whatever bytes, a byte order mark and white space do no harm."""
     assert decode(article()) == decode(before + article())
-
-
-@pytest.mark.parametrize(
-    ("value", "body"),
-    [
-        (b'{"id": "1", "body": "Oslo", "body": "Bergen"}', "Bergen"),
-        (rb'{"id": "1", "body": "\ud83d\ude8b"}', "\U0001f68b"),
-        (b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 1000 + b"]" * 1000 + b"}", "Oslo"),
-    ],
-    ids=["the last of two equal names counts", "a pair of escapes", "what is not used may be deep"],
-)
-def test_what_json_leaves_open_is_as_most_parsers_have_it(value: bytes, body: str) -> None:
-    """Up to 1024 levels, and two escapes that form a pair are the emoji that they mean."""
-    assert body == decode(value).body
 
 
 @given(cut=st.integers(0, 200), junk=st.binary(max_size=3))

@@ -139,21 +139,10 @@ def _random(dice: random.Random, level: int) -> tuple[Any, Any]:
     return kind, value
 
 
-def test_bytes_after_the_record_are_refused() -> None:
-    """They mean that another schema wrote the value, and its text would be wrong."""
-    assert "1 bytes follow it" in refusal(lambda: decoder_of("string")(b"\x02x\x00"))
-
-
-@pytest.mark.parametrize("cut", range(len(written(NULLABLE, "Zoë"))))
-def test_a_record_that_is_cut_is_refused(cut: int) -> None:
-    """Wherever the cut is."""
-    payload = written(NULLABLE, "Zoë")[:cut]
-    assert "does not follow its Avro schema" in refusal(lambda: decoder_of(NULLABLE)(payload))
-
-
 @pytest.mark.parametrize(
     ("kind", "payload", "said"),
     [
+        ("string", b"\x02x\x00", "1 bytes follow it"),  # another schema wrote the value, and its text would be wrong
         ("string", b"\x04\xc3(", "not UTF-8"),
         ("string", BIG, "ends too early"),
         ("bytes", BIG, "ends too early"),
@@ -261,7 +250,7 @@ def test_what_many_types_contain_is_made_once() -> None:
 def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
     """A negative control: what may be read does not fit into a tenth of the memory."""
     kind = array_of("string")
-    strings = Hostile("strings", schema_of(kind), [(written(kind, ["é" * 9] * 400_000), 1)])
+    strings = Hostile("strings", schema_of(kind), [(written(kind, ["é" * 9] * 200_000), 1)])
     assert {"strings": "read: 1 fields"} == outcomes([strings])
     assert {"strings": "MemoryError"} == outcomes([strings], memory_bytes=16 << 20)
 
@@ -310,20 +299,11 @@ def test_a_large_schema_is_compiled_in_seconds() -> None:
     )
 
 
-def test_names_are_only_names() -> None:
-    """A path in a name or in a reference's name opens no file."""
-    author = json.dumps({"type": "record", "name": "Author", "fields": []})
-    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "../../etc/passwd", "type": "Author"}]})
-    assert {"../../etc/passwd": {}} == compile_schema(Schema("AVRO", text, (NamedSchema("../../etc/passwd", author),)))(
-        b""
-    )
-
-
 def test_a_schema_may_be_the_name_of_a_reference() -> None:
-    """As registries have it."""
-    assert {"name": "x"} == compile_schema(Schema("AVRO", "acme.Author", (NamedSchema("a", json.dumps(AUTHOR)),)))(
-        b"\x02x"
-    )
+    """As registries have it. A path in a name opens no file."""
+    for name in ("a", "../../etc/passwd"):
+        schema = Schema("AVRO", "acme.Author", (NamedSchema(name, json.dumps(AUTHOR)),))
+        assert {"name": "x"} == compile_schema(schema)(b"\x02x")
 
 
 def test_a_type_inside_itself_is_read_to_a_hundred_levels() -> None:

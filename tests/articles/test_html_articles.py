@@ -50,12 +50,6 @@ def source_slice(article: Article, source: str, word: str) -> str:
     return source[start:end]
 
 
-def test_a_body_is_text_unless_the_settings_say_html(reads: Reads) -> None:
-    """The default: nothing is decoded, and no map is kept."""
-    article = reads()(raw(HTML))
-    assert (HTML, None) == (article.body, article.source_map)
-
-
 def test_the_model_reads_the_text_of_html_and_titles_as_they_are(reads: Reads) -> None:
     """A title is text in any case."""
     article = reads(body_format="html")(raw(HTML, title="Q&amp;A"))

@@ -72,12 +72,12 @@ def _large_schemas() -> Iterator[Schema]:
     """Schemas with as many declarations as fit; small ones come first, so that the libraries are imported."""
     yield Schema("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
     yield Schema("PROTOBUF", _described(FileDescriptorProto(), 1))
-    fixed = [{"type": "fixed", "name": f"F{number}", "size": 0} for number in range(20_000)]
+    fixed = [{"type": "fixed", "name": f"F{number}", "size": 0} for number in range(10_000)]
     yield Schema("AVRO", json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]}))
-    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 5_000))
+    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 3_000))
     values = FileDescriptorProto(package="p" * 490)
     enum = values.enum_type.add(name="E")
-    for number in range(49_000):
+    for number in range(25_000):
         enum.value.add(name=f"V{number}", number=number)
     yield Schema("PROTOBUF", _described(values, 1))
 

@@ -15,7 +15,7 @@ texts = any_text(max_size=6) | st.sampled_from(["0", "1", "01", "-", "~1", "/"])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 RFC_EXAMPLES = {

@@ -202,16 +202,6 @@ def test_proto2_has_required_fields_groups_and_extensions() -> None:
     assert "a required field is missing" in refusal(lambda: decode(b"\x00"))
 
 
-def test_a_file_may_be_imported_through_another_one() -> None:
-    """Every reference is known to the compiler by its name."""
-    references = (
-        NamedSchema("c.proto", 'syntax = "proto3"; message C { string id = 1; }'),
-        NamedSchema("b.proto", 'syntax = "proto3"; import public "c.proto";'),
-    )
-    public = Schema("PROTOBUF", 'syntax = "proto3"; import "b.proto"; message A { C c = 1; }', references)
-    assert {"c": {"id": "a"}} == compile_schema(public)(b"\x00\x0a\x03\x0a\x01a")
-
-
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
@@ -310,22 +300,6 @@ def test_a_message_that_a_record_is_the_first_to_name_keeps_little() -> None:
     assert kept_bytes < 100 * 4_000
 
 
-def test_a_hundred_levels_are_read_and_one_more_is_refused() -> None:
-    """Protobuf's own limit."""
-    decode = compile_schema(proto("message A { A a = 1; }"))
-
-    def nested(levels: int) -> bytes:
-        payload = b""
-        for _ in range(levels):
-            length = len(payload)
-            size = bytes([length]) if length < 0x80 else bytes([length & 0x7F | 0x80, length >> 7])
-            payload = b"\x0a" + size + payload
-        return b"\x00" + payload
-
-    assert decode(nested(99)) != {}
-    assert "nested too deeply" in refusal(lambda: decode(nested(101)))
-
-
 MESSAGES = " ".join(f"message M{number} {{}}" for number in range(5_001))
 VALUES = " ".join(f"V{number} = {number};" for number in range(50_000))
 OPTION = """import "google/protobuf/descriptor.proto"; message O { O o = 1; }
@@ -369,14 +343,6 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: Schema, said: str) -> N
     assert said in reason
     assert len(reason) < 300
     assert "enricher-protoc" not in reason
-
-
-def test_nothing_of_the_compiler_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
-    """Not after a schema that is refused either."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    compile_schema(proto("message A {}"))
-    refusal(lambda: compile_schema(proto("message A {")))
-    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the GNU loader tells which processes get an environment")

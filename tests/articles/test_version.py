@@ -10,13 +10,10 @@ import pytest
 from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import article_in, encoder_of, finished, plain_record
+from support.records import article_in, encoder_of, finished
 
 from enricher.errors import FatalError
-from enricher.worker.articles import encode_record
 from enricher.worker.records import (
-    Article,
-    Coverage,
     DeadLetter,
     EnrichedRecord,
     Outcome,
@@ -91,19 +88,6 @@ def test_records_and_tombstones_have_a_version_and_dead_letters_none(raw: RawRec
     assert "enricher.version" not in headers_of(raw, letter, versioning)
 
 
-def test_only_a_generation_gives_another_attempt_a_higher_version(raw: RawRecord, record: EnrichedRecord) -> None:
-    """Repeats change nothing in an index; a better model replaces its own article, and never a newer one."""
-
-    def version(raw: RawRecord, versioning: Versioning) -> int:
-        return int(headers_of(raw, record, versioning)["enricher.version"] or b"")
-
-    again = replace(raw, leader_epoch=9, timestamp_s=1.0)
-    newer = replace(raw, offset=raw.offset + 1)
-    assert version(raw, Versioning()) == version(again, Versioning())
-    assert version(raw, Versioning()) < version(raw, Versioning(generation=4095)) < version(newer, Versioning())
-    assert version(newer, Versioning()) < version(replace(raw, offset=0), Versioning(epoch=1))
-
-
 @pytest.mark.parametrize("outcome", ["record", "tombstone"])
 def test_an_offset_without_a_version_ends_the_worker_with_what_to_do(
     raw: RawRecord, record: EnrichedRecord, outcome: str
@@ -114,15 +98,6 @@ def test_an_offset_without_a_version_ends_the_worker_with_what_to_do(
         FatalError, match=r"articles\[3\]: the source offset .* not 8796093022208; .*kafka.epoch above 3"
     ):
         headers_of(beyond, record if outcome == "record" else Tombstone(), Versioning(3))
-
-
-@given(version=st.integers(0, 2**63 - 1))
-def test_a_record_with_its_version_is_otherwise_the_same(version: int) -> None:
-    """Nothing else of it changes, and without the version not a byte does."""
-    plain = plain_record(Article("a-1", "", "Oslo"), (), Coverage(tokens=1, windows=1, truncated=False))
-    versioned = encode_record(replace(plain, article=replace(plain.article, version=version)))
-    assert encode_record(plain) == versioned.replace(b'"version":%d,' % version, b"")
-    assert version == orjson.loads(versioned)["version"]
 
 
 @pytest.mark.parametrize("article", ["none", "metadata"])

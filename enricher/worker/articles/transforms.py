@@ -41,8 +41,6 @@ _MAX_TYPES = 32
 _MAX_TYPE_CHARS = 100
 _OUR_TYPES = {"InvalidArticle", "Skipped"}
 """The error types of this stage that are ours; their messages may be logged."""
-_name_of = type.__dict__["__name__"].__get__
-"""The name of a class, whatever its metaclass makes of `__name__`."""
 _INT32 = 2**31 - 1
 
 
@@ -123,15 +121,14 @@ def load_transform(setting: str, name: str | None, parameters: int, seconds: dic
 
 def type_name(value: object) -> str:
     """The name of a foreign value's type, if it is an identifier in ASCII and short; else `Exception`."""
-    name: str = _name_of(type(value))
+    name = type(value).__name__
     return name if name.isascii() and name.isidentifier() and len(name) <= _MAX_TYPE_CHARS else "Exception"
 
 
 def words_of(error: BaseException) -> str:
     """The message of a foreign error, on one line and bounded."""
     try:
-        # Of a subclass of str, the text alone: its methods may raise too.
-        text = str.__str__(str(error))[:MAX_REASON_BYTES]
+        text = str(error)[:MAX_REASON_BYTES]
     except BaseException:  # noqa: BLE001  whatever foreign code raises
         return "its message cannot be read"
     return clip(" ".join(text.split())).decode()
