@@ -1,117 +1,147 @@
-"""Articles as other teams write them, through workers, a real broker and a real registry, and back.
+"""Articles in every form, mixed in one partition, through workers, a real broker and a real registry, and back.
 
 Confluent's own serializers write them, and its deserializers read the records.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
-from support.mixed.layouts import FLAT, NESTED, PARAGRAPHS, Layout
-from support.mixed.stage import OutputFormat, Stage
-from support.patience import PATIENCE_S
+from commands.cli_runner import run
+from confluent_kafka.schema_registry import (
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+    prefix_schema_id_serializer,
+)
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message_factory import GetMessages
+from kafka.harness import Sent, assert_all_is_there_once, assert_exactly_once, headers_of, publish, published, worker
+from support.patience import PATIENCE_S, wait_until
+from support.reading import read_all
 from support.registry_proxy import RegistryProxy
-from support.topics import QUICK_TO_START
+from support.topics import Topics
 
-from tools.kafka import Cluster
-from tools.registry import Registry
-from tools.waiting import wait_until
+from enricher.worker.contracts import record_descriptors
 
 pytestmark = pytest.mark.broker
 
-FORMS = 15
-FRESH = "Avro, prefix, registered just before the outage"
-
-Staged = Callable[..., Stage]
-
-
-@pytest.fixture(scope="module")
-def proxy(registry: Registry) -> Iterator[RegistryProxy]:
-    """In front of the registry."""
-    with RegistryProxy(registry.url) as opened:
-        yield opened
+KEY, UNKNOWN_ID = b"one partition", 2**31 - 1
+TITLE = "Zoë \N{ROCKET} in the rain"
+BODY = "Angela Merkel met Emmanuel Macron \N{ROCKET} in São Paulo, and it rained all day on both of them. " * 3
+NAMES = ("id", "title", "body")
+JSON_SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Article", "type": "object"}
 
 
-@pytest.fixture(scope="module")
-def staged(broker: Cluster, proxy: RegistryProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
-    """Makes stages of layouts, which end with the last test."""
-    with ExitStack() as opened:
-
-        def stage(layout: Layout, output_format: OutputFormat = "json", *, stub: bool = True) -> Stage:
-            made = Stage(
-                layout,
-                tmp_path_factory.mktemp("stage"),
-                bootstrap_servers=broker.bootstrap_servers,
-                registry_url=proxy.url,
-                output_format=output_format,
-                settings=QUICK_TO_START,
-                stub=stub,
-            )
-            return opened.enter_context(made)
-
-        yield stage
-
-
-def assert_all_is_right(stage: Stage) -> None:
-    """Every input has its one right record, no dead letter, and `enricher verify` agrees."""
-    findings = stage.check()
-    assert {} == findings.examples
-    assert len(stage.publisher.places) == findings.records > 0
-    assert findings.entities > 0
-    code, said = stage.verify()
-    assert 0 == code, said
+def forms(url: str, topic: str) -> list[Sent]:
+    """One text as plain JSON, and in each of Confluent's formats with its schema named in a prefix and in a header."""
+    client = SchemaRegistryClient({"url": url})
+    avro = {"type": "record", "name": "A", "doc": topic, "fields": [{"name": name, "type": "string"} for name in NAMES]}
+    file = FileDescriptorProto(name="article.proto", syntax="proto3")
+    fields = file.message_type.add(name="Article").field
+    for number, name in enumerate(NAMES, 1):
+        fields.add(name=name, number=number, type=FieldDescriptorProto.TYPE_STRING)
+    message = GetMessages([file])["Article"]
+    kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "avro": lambda placed: AvroSerializer(client, json.dumps(avro), conf=placed),
+        "json": lambda placed: JSONSerializer(json.dumps(JSON_SCHEMA), client, conf=placed),
+        "protobuf": lambda placed: ProtobufSerializer(message, client, placed | {"use.deprecated.format": False}),
+    }
+    sent = [Sent(KEY, orjson.dumps({"id": "plain", "title": TITLE, "body": BODY}))]
+    for kind, serializer in kinds.items():
+        for place, placed in (("prefix", prefix_schema_id_serializer), ("header", header_schema_id_serializer)):
+            article = {"id": f"{kind} {place}", "title": TITLE, "body": BODY}
+            context = SerializationContext(f"{topic}.{kind}", MessageField.VALUE, headers={})
+            given = ParseDict(article, message()) if kind == "protobuf" else article
+            value = serializer({"schema.id.serializer": placed})(given, context)
+            sent.append(Sent(KEY, value, [*dict(context.headers or {}).items()]))
+    return sent
 
 
-@pytest.mark.parametrize(
-    ("layout", "output_format"),
-    [(FLAT, "json"), (NESTED, "avro"), (PARAGRAPHS, "protobuf"), (FLAT, "json-schema")],
-    ids=lambda each: each.name if isinstance(each, Layout) else each,
-)
-def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, output_format: OutputFormat) -> None:
-    """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article."""
-    stage = staged(layout, output_format, stub=output_format != "avro")  # one case with a real model
-    stage.publish(2 * FORMS)
-    assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
-    assert_all_is_right(stage)
+def environment_of(topics: Topics, url: str, folder: Path, output_format: str = "json") -> dict[str, str]:
+    """A worker's that asks this registry."""
+    return topics.environment | {
+        "ENRICHER_ARTICLES__FORMAT": "registry",
+        "ENRICHER_REGISTRY__URL": url,
+        "ENRICHER_REGISTRY__CACHE_DIR": str(folder / "schemas"),
+        "ENRICHER_REGISTRY__UNKNOWN_WAIT_S": "1",
+        "ENRICHER_OUTPUT__FORMAT": output_format,
+    }
 
 
-def test_a_worker_without_a_registry_works_for_the_schemas_it_knows(staged: Staged, proxy: RegistryProxy) -> None:
-    """Ids and GUIDs that were fetched once are on its disk; articles of others wait, and go on with the registry."""
-    stage = staged(NESTED)
-    first = stage.start()
-    stage.publish(FORMS)
-    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
-    first.terminate()
-    assert 0 == first.wait(PATIENCE_S)
-    stage.inputs.add(FRESH, stage.forms.fresh_avro(uuid.uuid4().hex))
-    stage.inputs.prepare(FRESH)
-    with proxy.down():
-        second = stage.start()
-        stage.publish(FORMS)
-        assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
-        before = stage.log.read_text("utf-8")
-        stage.publisher.send([stage.inputs.one(number, FRESH) for number in range(3)])
-        # It says so once it has asked in vain, so this does not depend on how long anything takes.
-        assert wait_until(lambda: "no answer about schema" in stage.log.read_text("utf-8")[len(before) :], PATIENCE_S)
-        assert 3 == stage.backlog()
-        assert 0 == stage.dead_letters()
-    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
-    assert second.poll() is None
-    assert_all_is_right(stage)
+def decoder(output_format: str, url: str, topic: str) -> Callable[[bytes], Any]:
+    """Values to documents, by Confluent's deserializer, which finds the schema by the id in the prefix."""
+    client, context = SchemaRegistryClient({"url": url}), SerializationContext(topic, MessageField.VALUE)
+    if output_format == "json":
+        return orjson.loads
+    if output_format == "avro":
+        return lambda value: AvroDeserializer(client)(value, context)
+    if output_format == "json-schema":
+        return lambda value: JSONDeserializer(None, schema_registry_client=client)(value, context)
+    message = GetMessages(FileDescriptorSet.FromString(record_descriptors()).file)["enricher.v1.EnrichedRecord"]
+    # Without a client: Apicurio answers damaged bytes to what it would ask for.
+    read = ProtobufDeserializer(message, {"use.deprecated.format": False})
+    return lambda value: MessageToDict(read(value, context), always_print_fields_with_no_presence=True)
 
 
-def test_an_id_unknown_to_the_registry_is_a_dead_letter_that_names_it(staged: Staged) -> None:
-    """The registry answers, so waiting would help nobody; other articles are enriched."""
-    stage = staged(FLAT)
-    known = [stage.inputs.one(number, "Avro, prefix") for number in range(3)]
-    unknown = 2**31 - 1
-    value = b"\0" + unknown.to_bytes(4, "big") + known[0].value[5:]
-    stage.publisher.send([*known, known[0].with_value(value)])
-    assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
-    findings = stage.check()
-    assert {"dead letters": 1, "lost": 1} == findings.counts
-    assert f"id {unknown}" in findings.examples["dead letters"][0]
-    assert len(known) == findings.records
+@pytest.mark.parametrize("output_format", ["json", "avro", "protobuf", "json-schema"])
+def test_articles_in_every_form_become_records_in_their_order(
+    output_format: str, topics: Topics, registry_proxy: RegistryProxy, tmp_path: Path
+) -> None:
+    """Equal texts have equal entities; a tombstone passes, and an id that the registry lacks is a dead letter."""
+    environment = environment_of(topics, registry_proxy.url, tmp_path, output_format)
+    if output_format != "json":
+        assert 0 == run("schemas", "register", env=environment).exit_code
+    given = forms(registry_proxy.url, topics.input)
+    unknown = Sent(KEY, b"\0" + UNKNOWN_ID.to_bytes(4, "big") + (given[1].value or b"")[5:])
+    places = publish(topics.bootstrap_servers, topics.input, [*given, unknown, Sent(KEY, None), *given[::-1]])
+    with worker(environment, "--until-caught-up", stub=True, log=tmp_path / "log") as process:
+        assert 0 == process.wait(PATIENCE_S), (tmp_path / "log").read_text("utf-8")
+    outputs, letters = (read_all(topics.bootstrap_servers, topic) for topic in (topics.output, topics.dead_letters))
+    assert_exactly_once([*outputs, *letters], places)
+    (reason,) = (headers_of(each)["enricher.dlq.error.message"] or b"" for each in letters)
+    assert f"id {UNKNOWN_ID}" in reason.decode()
+    values = [message.value() for message in outputs]
+    assert values.pop(len(given)) is None
+    if output_format != "json":
+        registered = SchemaRegistryClient({"url": registry_proxy.url}).get_latest_version(f"{topics.output}-value")
+        assert {registered.schema_id} == {int.from_bytes((value or b"")[1:5], "big") for value in values}
+    records = [*map(decoder(output_format, registry_proxy.url, topics.output), values)]
+    ids = ["plain", *(f"{kind} {place}" for kind in ("avro", "json", "protobuf") for place in ("prefix", "header"))]
+    assert [*ids, *ids[::-1]] == [record["id"] for record in records]
+    for each in records[0]["entities"]:
+        assert each["text"] == {"title": TITLE, "body": BODY}[each["field"]][each["start"] : each["end"]]
+    assert all(records[0]["entities"] == record["entities"] != [] for record in records)
+    assert 0 == run("verify", env=environment).exit_code
+
+
+def test_without_its_registry_a_worker_knows_the_schemas_it_had(
+    topics: Topics, registry_proxy: RegistryProxy, tmp_path: Path
+) -> None:
+    """They are on its disk; an article of another schema waits, is no dead letter, and goes on with the registry."""
+    environment, log = environment_of(topics, registry_proxy.url, tmp_path), tmp_path / "log"
+    known = forms(registry_proxy.url, topics.input)
+    fresh = forms(registry_proxy.url, f"{topics.input}.fresh")[1]
+    places = publish(topics.bootstrap_servers, topics.input, known)
+    with worker(environment, "--until-caught-up", stub=True) as process:
+        assert 0 == process.wait(PATIENCE_S)
+    places |= publish(topics.bootstrap_servers, topics.input, [*known, fresh])
+    with ExitStack() as outage:
+        outage.enter_context(registry_proxy.down())
+        with worker(environment, "--until-caught-up", stub=True, log=log) as process:
+            wait_until(lambda: "no answer about schema" in log.read_text("utf-8"), PATIENCE_S, "it has asked in vain")
+            wait_until(lambda: 2 * len(known) == published(topics), PATIENCE_S, "the others are enriched")
+            assert process.poll() is None
+            outage.close()
+            assert 0 == process.wait(PATIENCE_S), log.read_text("utf-8")
+    assert_all_is_there_once(topics, places)
