@@ -1,4 +1,4 @@
-"""Bytes that nobody would write on purpose, 100,000 of them: an article or `InvalidArticle` comes out, nothing else."""
+"""Bytes that nobody would write on purpose, 120,000 of them: an article or `InvalidArticle` comes out, nothing else."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def prefixed(dice: random.Random) -> bytes:
 
 
 KINDS: dict[Mutation, int] = {
-    random_bytes: 100_000,
+    random_bytes: 20_000,
     flipped: 20_000,
     cut: 10_000,
     spliced: 20_000,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from inference.conftest import tokenized
 from inference.test_loading import loaded
+from support.models import MINILM_FOLDER
 from support.patience import PATIENCE_S
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
@@ -96,13 +97,13 @@ def test_loading_opens_no_socket(tmp_path: Path) -> None:
     """In a fresh interpreter in which no socket connects, it loads, and the library's own threads are off."""
     script = f"""
 import os, socket, sys
+from pathlib import Path
 def refuse(*_): raise AssertionError("a socket was opened")
 socket.socket.connect = refuse
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.run.model import EMBEDDED_FOLDER
 from enricher.worker.inference.tokenizer.article_tokenizer import ArticleTokenizer
-ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9)
+ArticleTokenizer(Checkpoint.open(Path({str(MINILM_FOLDER)!r})), max_article_tokens=9)
 assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 """
     done = subprocess.run(
