@@ -185,9 +185,3 @@ def test_labels_that_depend_on_the_batch_fail_a_variant_and_not_fp32(twin: GateR
     assert changed("padded-twin", 0.0005).passed
     assert not changed("padded-twin", 0.0005, lost=0.05).passed
     assert changed("padded-fp32", 0.004, lost=0.05).passed
-
-
-def test_the_damaged_variant_is_not_the_twin() -> None:
-    """Guards the control: two variants of one name would share a graph."""
-    assert len({Twin().name, Damaged().name}) == 2
-    assert replace(Twin(), runtime="cpu") == Twin()

@@ -13,18 +13,15 @@ import pytest
 from commands.model_app import tiny_model
 from gate.conftest import SENTENCES, Damaged, Twin
 from support.heads import class_model, vector_model
-from support.models import MINILM_FOLDER
 
 from enricher.worker.heads import TOKENS, Reads
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.gate_report import report_path
-from enricher.worker.inference.device.sessions import Feeds, openvino_problem
-from enricher.worker.inference.graph.padded import OpenVinoBfloat16
+from enricher.worker.inference.device.sessions import Feeds
 from enricher.worker.records import Window
 from enricher.workshop.gate import verdict
 from enricher.workshop.gate.gold import GoldSet
 from enricher.workshop.gate.quality_gate import Gate, gold_for
-from enricher.workshop.gate.report import GateReport, write_report
+from enricher.workshop.gate.report import GateReport
 from enricher.workshop.gate.runs import RowsRunner
 
 LIMIT_POINTS = 4.0
@@ -134,16 +131,6 @@ def test_a_variant_whose_answers_depend_on_their_batch_fails(
         assert of_vectors.least_cosine > 0.9999999 or of_vectors.variant == "padded-leaky"
 
 
-@pytest.mark.skipif(openvino_problem("bf16") is not None, reason=f"{openvino_problem('bf16')}")
-def test_a_real_bf16_passes(cache_dir: Path, tmp_path: Path) -> None:
-    """On a trained encoder, though its numbers differ; no vector depends on its batch."""
-    checkpoint = Checkpoint.open(vector_model(MINILM_FOLDER, tmp_path / "vectors"))
-    report = _gate(checkpoint, None, cache_dir).check(checkpoint, OpenVinoBfloat16(), "cpu")
-    assert report.passed, report.reasons
-    assert report.vectors is not None
-    assert 0.9999 < report.vectors.comparisons[0].least_cosine < 1.0
-
-
 def test_labels_of_people_are_the_truth_if_there_are_some(
     folders: dict[str, Path], few_sentences: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
@@ -183,16 +170,3 @@ def test_numbers_that_are_not_finite_fail(
     report = gate.check(checkpoint, Twin(), "cpu", reference)
     assert not report.passed
     assert any("numbers of the variant are NaN or infinite" in reason for reason in report.reasons)
-
-
-def test_reports_of_every_kind_survive_being_written(
-    reports: dict[tuple[str, str], GateReport], tmp_path: Path
-) -> None:
-    """With the parts of their kind, and without those of the others; newswire-minilm's again with the same bytes."""
-    for kind, part in (("single", "classes"), ("vectors", "vectors")):
-        (tmp_path / kind).mkdir()
-        path = write_report(tmp_path / kind, reports[kind, "padded-twin"])
-        assert reports[kind, "padded-twin"] == GateReport.model_validate_json(path.read_bytes())
-        assert {part} == {"classes", "vectors"} & json.loads(path.read_text()).keys()
-    on_entities = report_path(MINILM_FOLDER, "openvino-int8").read_text("utf-8")
-    assert on_entities == GateReport.model_validate_json(on_entities).model_dump_json(indent=1) + "\n"

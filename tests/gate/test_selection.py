@@ -46,16 +46,6 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint.open(Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model")))
 
 
-def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:
-    """Each faster variant with its reason, and the command that would make a report."""
-    choice = choose([checkpoint], "cpu", "auto")
-    assert choice.variant == PaddedFloat32()
-    reasons = {variant.name: why for variant, why in choice.rejected}
-    assert ["padded-elsewhere", "padded-twin", "padded-damaged"] == list(reasons)
-    assert reasons["padded-elsewhere"] == "the processor has no wings"
-    assert f"`enricher model check {checkpoint.folder} --precision bf16` makes one" in reasons["padded-twin"]
-
-
 @pytest.mark.parametrize(
     "bound_to", [{"model_digest": "0" * 64}, {"variant": "padded-other"}, {"builder_version": BUILDER_VERSION + 1}]
 )

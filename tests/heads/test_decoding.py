@@ -41,23 +41,6 @@ def found(ticket: Ticket) -> list[tuple[str, str]]:
     return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
 
 
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
-    [
-        ("so Ada Lovelace said", "O B-PER I-PER O", [("Ada Lovelace", "PER")]),
-        ("Ada Charles", "B-PER B-PER", [("Ada", "PER"), ("Charles", "PER")]),
-        ("Ada London", "B-PER I-LOC", [("Ada", "PER"), ("London", "LOC")]),
-        ("Ada and Charles", "B-PER O I-PER", [("Ada", "PER"), ("Charles", "PER")]),
-        ("Ada", "I-PER", [("Ada", "PER")]),
-    ],
-)
-def test_an_inside_continues_what_is_of_its_type_just_before(
-    text: str, labels: str, expected: list[tuple[str, str]]
-) -> None:
-    """Every other labelled word opens an entity: nothing is thrown away for the want of a begin."""
-    assert expected == found(labelled(text, labels))
-
-
 def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
     """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
     pieces = GivenSpans([(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])

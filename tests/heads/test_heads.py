@@ -14,19 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.building import answer, part_of, raw, spans_of_words
-from safetensors.numpy import load_file, save_file
-from support.head_references import OUTPUTS, articles, write_folder
+from support.head_references import write_folder
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, RegressionHead, reads_of
+from enricher.worker.heads import ClassHead, EmbeddingHead, EntityHead, RegressionHead
 from enricher.worker.heads.classification import probabilities
 from enricher.worker.heads.head import Threshold, pool
 from enricher.worker.heads.languages import Languages, canonical_tag, loggable_tag
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.device.sessions import open_session
-from enricher.worker.inference.graph.builder import build
-from enricher.worker.inference.graph.graph_files import OnnxWriter
-from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run.selection import variants_for, why_not_reduced
 from enricher.worker.records import ModelCard, OwnedLabels, OwnedRow, Pooling, TaskCard, Ticket
 
@@ -190,49 +185,23 @@ def test_no_other_text_is_logged(text: str) -> None:
 
 
 HEAD = RegressionHead(TaskCard("mood", "regression", MODEL, "mean"))
-KEPT = 2
-"""Of the classes of the reference head, the one whose logit is the number here."""
 
 
-def folder_of(family: str, place: Path, **changes: object) -> Path:
-    """The reference head for classes with only one of its rows, as a checkpoint for regression."""
-    folder = write_folder(family, "single", place)
-    config, weights = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
-    names = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
-    (folder / "config.json").write_text(json.dumps({**config, **names, "problem_type": "regression", **changes}))
-    for name in ("weight", "bias"):
-        [last] = [f"{each}.{name}" for each in ("classifier", "classifier.out_proj") if f"{each}.{name}" in weights]
-        weights[last] = np.ascontiguousarray(weights[last][KEPT : KEPT + 1])
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+def for_regression(place: Path, **changes: object) -> Path:
+    """The configuration of the reference head for classes with only one label, as a checkpoint for regression has it."""
+    folder = write_folder("bert", "single", place)
+    config = json.loads((folder / "config.json").read_text()) | {"id2label": {"0": "LABEL_0"}}
+    (folder / "config.json").write_text(json.dumps({**config, "problem_type": "regression", **changes}))
     return folder
 
 
 def test_a_folder_for_regression_gives_one_number(tmp_path: Path) -> None:
     """Its only label is named by nobody; a head with several numbers is refused, with what to do."""
-    head = Checkpoint.open(folder_of("bert", tmp_path / "one")).head
+    head = Checkpoint.open(for_regression(tmp_path / "one")).head
     assert ("regression", (), "first", 1) == (head.kind, head.labels, head.reads, head.dimensions)
-    several = folder_of("bert", tmp_path / "two", id2label={"0": "a", "1": "b"})
+    several = for_regression(tmp_path / "two", id2label={"0": "a", "1": "b"})
     with pytest.raises(ModelError, match=r"it has 2 labels; only a head with one number is supported\. Choose"):
         Checkpoint.open(several)
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
-def test_the_number_of_an_article_is_that_of_transformers(family: str, tmp_path: Path) -> None:
-    """Also of one with 40 windows, where it is the mean over the tokens."""
-    checkpoint, variant = Checkpoint.open(folder_of(family, tmp_path / family)), PaddedFloat32()
-    with (tmp_path / "weights").open("wb") as weights:
-        graph = build([checkpoint], variant, OnnxWriter(weights, "weights")).SerializeToString()
-    (tmp_path / "model.onnx").write_bytes(graph)
-    session, expected = (
-        open_session(tmp_path / "model.onnx", "cpu", threads_per_run=1),
-        np.load(OUTPUTS / f"{family}.npz"),
-    )
-    for cut, article in zip(articles().values(), expected["articles.single"], strict=True):
-        feeds = variant.feeds(cut.windows, 0, reads_of([checkpoint.head]))
-        (values,) = session.run(["head.0.rows"], feeds)
-        answers = rows(*((each.own_stop - each.own_start, row) for each, row in zip(cut.windows, values, strict=True)))
-        [found] = HEAD.find(PART, answers)
-        assert found == {"task": "mood", "value": pytest.approx(float(article[KEPT]), abs=1e-4)}
 
 
 def test_a_number_has_the_digits_of_its_float32() -> None:
@@ -255,6 +224,6 @@ def test_a_number_that_is_not_finite_is_refused() -> None:
 
 def test_only_fp32_serves_what_the_gate_does_not_compare(tmp_path: Path) -> None:
     """Nobody would see what another precision does to the numbers."""
-    checkpoint = Checkpoint.open(folder_of("bert", tmp_path / "one"))
+    checkpoint = Checkpoint.open(for_regression(tmp_path / "one"))
     refused = {variant.precision for variant in variants_for("cpu") if why_not_reduced([checkpoint], variant)}
     assert {variant.precision for variant in variants_for("cpu")} - {"fp32"} == refused

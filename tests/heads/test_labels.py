@@ -80,69 +80,6 @@ def test_any_labels_are_read_as_the_grammar_reads_them(drawn: tuple[str, list[st
     assert len(words) == sum(span.stop - span.start for span in spans)
 
 
-def encoded(name: str, spans: list[Span], count: int) -> list[str]:
-    """The labels of entities among `count` words, as the scheme is defined."""
-    labels = ["O"] * count
-    for span in spans:
-        last = span.stop - span.start - 1
-        for at in range(last + 1):
-            if name == "plain":
-                labels[span.start + at] = span.kind
-                continue
-            letter = {
-                "IO": "I",
-                "IOB1": "B"
-                if at == 0 and any((old.stop, old.kind) == (span.start, span.kind) for old in spans)
-                else "I",
-                "IOB2": "I" if at else "B",
-                "BIOES": "S" if last == 0 else "B" if at == 0 else "E" if at == last else "I",
-                "BILOU": "U" if last == 0 else "B" if at == 0 else "L" if at == last else "I",
-                "BMES": "S" if last == 0 else "B" if at == 0 else "E" if at == last else "M",
-            }[name]
-            labels[span.start + at] = f"{letter}-{span.kind}"
-    return labels
-
-
-@st.composite
-def well_formed(draw: st.DrawFn) -> tuple[str, list[Span], int]:
-    """A scheme, entities and a number of words. IO and plain kinds cannot tell neighbours of one kind apart."""
-    name, at, spans = draw(st.sampled_from(sorted(SCHEMES))), 0, list[Span]()
-    for _ in range(draw(st.integers(0, 5))):
-        kind, gap = draw(st.sampled_from(KINDS)), draw(st.integers(0, 2))
-        joins = name in {"IO", "plain"} and bool(spans) and spans[-1].kind == kind
-        start = at + max(gap, int(joins))
-        at = start + draw(st.integers(1, 4))
-        spans.append(Span(start, at, kind))
-    return name, spans, at + draw(st.integers(0, 2))
-
-
-@given(well_formed())
-def test_labels_that_keep_to_a_scheme_give_what_they_encode(drawn: tuple[str, list[Span], int]) -> None:
-    """Nothing is lost on the way there and back, also where entities touch."""
-    name, spans, count = drawn
-    assert spans == decoded(name, encoded(name, spans, count))
-
-
-@pytest.mark.parametrize(
-    ("name", "labels", "expected"),
-    [
-        ("BIOES", "B-PER I-PER O", [(0, 2)]),
-        ("BIOES", "B-PER E-PER I-PER", [(0, 2), (2, 3)]),
-        ("BIOES", "S-PER I-PER E-PER", [(0, 1), (1, 3)]),
-        ("BIOES", "E-PER E-PER", [(0, 1), (1, 2)]),
-        ("BILOU", "U-PER L-PER I-PER", [(0, 1), (1, 2), (2, 3)]),
-        ("BMES", "M-PER M-PER E-PER S-PER", [(0, 3), (3, 4)]),
-        ("IOB1", "I-PER B-PER I-PER", [(0, 1), (1, 3)]),
-        ("IOB2", "I-PER I-PER B-PER", [(0, 2), (2, 3)]),
-        ("IO", "I-PER I-PER", [(0, 2)]),
-        ("plain", "PER PER LOC", [(0, 2), (2, 3)]),
-    ],
-)
-def test_the_reading_that_the_models_page_gives(name: str, labels: str, expected: list[tuple[int, int]]) -> None:
-    """Each row of its table has an example here, and so has an entity that nothing closes."""
-    assert expected == [(span.start, span.stop) for span in decoded(name, labels.split())]
-
-
 BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
 
 

@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from inference.conftest import change_config, refusal_of
-from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from support.head_references import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
 from support.models import MINILM_FOLDER
@@ -20,12 +19,11 @@ from support.models import MINILM_FOLDER
 from enricher.errors import ModelError
 from enricher.worker.heads import HeadSpec, Reads, reads_of
 from enricher.worker.inference.checkpoint.folder import Checkpoint
-from enricher.worker.inference.checkpoint.same_encoder import encoder_digest
 from enricher.worker.inference.graph.builder import build
 from enricher.worker.inference.graph.graph_files import OnnxWriter
 from enricher.worker.inference.graph.padded import PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import open_model, prepare_variant
+from enricher.worker.inference.run.model import open_model
 from enricher.worker.records import TaskKind
 
 
@@ -115,21 +113,6 @@ def test_names_that_tensorflow_left_behind_are_understood(folder: Path) -> None:
     save_file(old, folder / "model.safetensors")
     name = "bert.embeddings.LayerNorm.weight"
     np.testing.assert_array_equal(weights[name], Checkpoint.open(folder).weight(name))
-
-
-def test_a_file_of_weights_is_opened_once_for_a_graph(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The encoder opens it once, and so do the head and a digest; each weight used to, for up to some milliseconds."""
-    checkpoint, opened = Checkpoint.open(folder), list[Path]()
-
-    def counted(path: Path, framework: str) -> safe_open:
-        opened.append(path)
-        return safe_open(path, framework=framework)
-
-    monkeypatch.setattr("enricher.worker.inference.checkpoint.folder.safe_open", counted)
-    prepare_variant(checkpoint, PaddedFloat32(), "cpu", cache_dir=folder.parent / "cache")
-    assert 2 * [folder / "model.safetensors"] == opened
-    encoder_digest(checkpoint)
-    assert 3 == len(opened)
 
 
 def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:
@@ -315,15 +298,6 @@ def test_pooling_alone_is_enough(with_head: Callable[[HeadName], Path]) -> None:
     (path / "modules.json").unlink()
     (path / POOLING).write_text(json.dumps({"pooling_mode": "mean", "embedding_dimension": 64}))
     assert _spec("embedding", (), "mean", 64) == Checkpoint.open(path).head
-
-
-def test_the_digest_covers_what_describes_the_pooling(with_head: Callable[[HeadName], Path]) -> None:
-    """Other pooling, another model."""
-    path = with_head("mean")
-    before = Checkpoint.open(path).digest
-    modes = {MODES: False, "pooling_mode_cls_token": True}
-    assert before != Checkpoint.open(change_config(path, POOLING, **modes)).digest
-    assert path / POOLING in Checkpoint.open(path).files
 
 
 @pytest.mark.parametrize("name", ["classifier.weight", "bert.pooler.dense.weight"])

@@ -1,30 +1,32 @@
-"""Which variant serves on a GPU: packed fp16 with a report, packed fp32 without one, padded ones for what neither takes."""
+"""What serves on a GPU: packed fp16 with a report, packed fp32 without, padded where neither runs; and in what batches."""
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from inference.exports import write_export
 from support.reports import report
 
 from enricher.errors import ModelError
-from enricher.operate.doctor import models as doctor
-from enricher.operate.doctor.findings import Finding
+from enricher.worker.inference.checkpoint.families import EncoderConfig
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.sessions import arithmetic_of
 from enricher.worker.inference.graph import packed_cuda, padded
 from enricher.worker.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.worker.inference.graph.padded import PaddedFloat16, PaddedFloat32
 from enricher.worker.inference.run import model
-from enricher.worker.inference.run.model import open_model, prepare
+from enricher.worker.inference.run.advice import MOST_TOKENS, gpu_batch_tokens
+from enricher.worker.inference.run.model import PreparedModel, open_model, prepare
 from enricher.worker.inference.run.selection import choose, missing_reports
+from enricher.worker.records import ModelCard
+from enricher.worker.wiring.loaded_tasks import default_batch_tokens
 from enricher.workshop.gate.report import write_report
-from tools.bench.gpu.checkpoints import Shape, write_checkpoint
+from tools import SCRIPTS
+from tools.bench.gpu.checkpoints import SHAPES, Shape, write_checkpoint
 
 SHAPE = Shape(
     model_type="bert",
@@ -56,18 +58,6 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 def with_heads(folder: Path, size: int) -> Checkpoint:
     """A model with two heads of that size."""
     return open_model(write_checkpoint(folder, replace(SHAPE, hidden_size=2 * size)))
-
-
-def test_the_built_in_model_has_no_report_yet_and_runs_packed_in_fp32() -> None:
-    """It says how to make one, which needs a GPU."""
-    checkpoint = open_model(None)
-    choice = choose([checkpoint], "cuda", "auto")
-    assert PackedCudaFloat32() == choice.variant
-    command = f"enricher model check {checkpoint.folder} --precision fp16 --device cuda"
-    assert {
-        "packed-fp16": f"there is no gate report for packed-fp16; `{command}` makes one",
-        "padded-fp16": "padded fp16 is not built for bert",
-    } == {variant.name: why for variant, why in choice.rejected}
 
 
 def test_with_a_passing_report_fp16_serves(checkpoint: Checkpoint) -> None:
@@ -131,25 +121,72 @@ def test_the_log_says_what_is_lost_without_the_report_and_how_to_make_it(
     assert (PackedFloat16(), []) == (prepared.variant, [each for each in caplog.records if each.levelno > logging.INFO])
 
 
-def test_the_doctor_says_the_same(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """A warning with the factor and the command; for a model that only runs padded there is nothing to make."""
-    finding = _finding(checkpoint.folder, tmp_path)
-    assert "warn" == finding.verdict
-    assert "fp32 (packed-cuda-fp32;" in finding.seen
-    assert "three to ten times as fast" in finding.advice
-    assert finding.advice.endswith(
-        f"To make it: enricher model check {checkpoint.folder} --precision fp16 --device cuda"
-    )
-    odd = with_heads(tmp_path / "odd", 20)
-    finding = _finding(odd.folder, tmp_path)
-    assert "ok" == finding.verdict
-    assert "heads have size 20" in finding.seen
+RESULTS = SCRIPTS / "tools" / "bench" / "results"
+MINILM, BASE, LARGE = (6, 384), (12, 768), (24, 1024)
 
 
-def _finding(folder: Path, scratch: Path) -> Finding:
-    settings = SimpleNamespace(model=SimpleNamespace(precision="auto", cache_dir=scratch / "cache"))
-    prepared = prepare(folder, device="cuda", precision="auto", cache_dir=scratch / "cache")
-    served: Any = SimpleNamespace(
-        model=SimpleNamespace(prepared=prepared), settings=settings, cards=(SimpleNamespace(name="names"),)
+def encoder(layers: int, width: int) -> EncoderConfig:
+    """A model of these layers, four times as wide inside."""
+    return EncoderConfig.model_validate(
+        {
+            "model_type": "bert",
+            "architectures": ["BertForTokenClassification"],
+            "vocab_size": 10,
+            "hidden_size": width,
+            "intermediate_size": 4 * width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": width // 64,
+            "hidden_act": "gelu",
+            "max_position_embeddings": 512,
+        }
     )
-    return doctor._precision(served)
+
+
+@pytest.mark.parametrize(
+    ("shape", "gpu", "tokens"),
+    [
+        (LARGE, "NVIDIA H100 80GB HBM3", 32_768),
+        (LARGE, "NVIDIA H200", 32_768),
+        (BASE, "NVIDIA H100 80GB HBM3", 65_536),
+        (MINILM, "NVIDIA H100 80GB HBM3", MOST_TOKENS),
+        (LARGE, "NVIDIA A100-SXM4-80GB", 16_384),
+        (BASE, "NVIDIA L4", 8_192),
+        (MINILM, "NVIDIA L4", 32_768),
+        (LARGE, "Tesla T4", 2_048),
+        (LARGE, "a GPU of next year", 32_768),
+    ],
+)
+def test_a_batch_is_as_large_as_model_and_gpu_need(shape: tuple[int, int], gpu: str, tokens: int) -> None:
+    """The larger, the smaller the model is and the faster the GPU."""
+    assert tokens == gpu_batch_tokens(encoder(*shape), gpu)
+
+
+def rates(results: str, shape: str) -> dict[int, float]:
+    """The best measured tokens per second in windows of 256, by batch size; two runs at once."""
+    best: dict[int, float] = {}
+    for line in (RESULTS / results / "gpu.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        of_ours = row.get("leg") in {"packed-fp16", "packed-fp16, add"} and row.get("case") == "256 each"
+        if of_ours and row["shape"] == shape and row["threads"] == 2:
+            best[row["batch_tokens"]] = max(best.get(row["batch_tokens"], 0.0), row["tokens_per_s"])
+    return best
+
+
+@pytest.mark.parametrize("results", ["gpu", "gpu-h200", "gpu-bias"])
+@pytest.mark.parametrize("shape", ["bert-base", "xlm-r-large"])
+def test_no_measured_batch_is_much_faster_than_the_default(results: str, shape: str) -> None:
+    """The default, or the nearest measured size below it, is within 6 % of the best measured size."""
+    found = rates(results, shape)
+    config = SHAPES[shape]
+    default = gpu_batch_tokens(encoder(config.num_hidden_layers, config.hidden_size), "NVIDIA H100 80GB HBM3")
+    nearest = max(size for size in found if size <= default)
+    assert found[nearest] >= 0.94 * max(found.values())
+
+
+def test_only_packed_fp16_on_a_gpu_has_a_size_of_its_own(tmp_path: Path) -> None:
+    """The defaults of the other variants do not depend on the model."""
+    prepared = PreparedModel(tmp_path, open_model(None), ModelCard("model", "0", "fp16"), "cuda", PackedFloat16())
+    assert MOST_TOKENS == default_batch_tokens(prepared)
+    assert 8_192 == default_batch_tokens(replace(prepared, variant=PackedCudaFloat32()))
+    assert 8_192 == default_batch_tokens(replace(prepared, variant=PaddedFloat32(runtime="cuda")))
+    assert 512 == default_batch_tokens(replace(prepared, variant=PaddedFloat32()))

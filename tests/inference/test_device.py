@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
 from inference.conftest import REFERENCE
-from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 from support.gpu_driver import FakeDriver
@@ -207,30 +205,6 @@ def test_on_a_gpu_our_graphs_add_a_bias_apart_from_its_product(two_gpus: Opened)
     open_session(b"", "cuda", threads_per_run=1, cpu_nodes=True)
     open_session(b"", "cpu", threads_per_run=1)
     assert [["MatMulAddFusion"], [], []] == two_gpus.disabled
-
-
-@pytest.mark.parametrize(("disabled", "operators"), [([], ["Gemm"]), (["MatMulAddFusion"], ["MatMul", "Add"])])
-def test_onnx_runtime_knows_the_optimizer_by_this_name(
-    tmp_path: Path, disabled: list[str], operators: list[str]
-) -> None:
-    """It ignores names that it does not know."""
-    numbers = [
-        helper.make_tensor(name, TensorProto.FLOAT, shape, np.ones(shape))
-        for name, shape in (("w", (2, 2)), ("b", (2,)))
-    ]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 2]) for name in ("x", "y")]
-    opset = helper.make_opsetid("", 20)
-    model = helper.make_model(
-        helper.make_graph(nodes, "", ends[:1], ends[1:], numbers), ir_version=10, opset_imports=[opset]
-    )
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
-    ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-    )
-    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == operators
 
 
 @pytest.mark.parametrize(

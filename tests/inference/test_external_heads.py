@@ -122,21 +122,6 @@ def test_names_of_other_exporters_are_understood(
     require_answers(prepare_export(write_export(family, head, tmp_path / "model", change)), family, head, window)
 
 
-def test_a_number_is_what_the_head_gives(window: MakeWindow, tmp_path: Path) -> None:
-    """Regression: the first class of transformers' answers, from an export with this class alone."""
-
-    def keep_first(model: onnx.ModelProto) -> None:
-        first = numpy_helper.from_array(np.array([0], np.int64), "first_value")
-        model.graph.initializer.append(first)
-        model.graph.node.append(helper.make_node("Gather", ["logits", "first_value"], ["number"], axis=-1))
-        del model.graph.output[:]
-        model.graph.output.append(helper.make_tensor_value_info("number", TensorProto.FLOAT, ["batch", 1]))
-
-    folder = write_export("bert", "single", tmp_path / "model", keep_first)
-    change_config(folder, problem_type="regression", id2label={"0": "LABEL_0"})
-    require_answers(prepare_export(folder), "bert", "single", window, values=1)
-
-
 def test_without_its_pooling_an_export_makes_no_vectors(tmp_path: Path) -> None:
     """As many of sentence-transformers are; and a pooler's output looks pooled, and was trained for something else."""
     folder = write_export("bert", "cls", tmp_path / "model", lambda model: only_output(model, "pooler_output", "batch"))
@@ -275,12 +260,12 @@ def bytes_of(model: PreparedModel) -> int:
 
 
 def test_labels_are_those_of_fp32_and_weights_half_as_large(minilm_export: Path, pud_windows: list[Window]) -> None:
-    """A trained model, on 100 sentences."""
+    """A trained model, on 40 sentences."""
     half, single = (
         prepare_variant(open_model(minilm_export), variant, "cpu", cache_dir=minilm_export.parent / "cache")
         for variant in (ON_A_CPU, PaddedFloat32())
     )
-    equal = labels_of(half, pud_windows[:100]) == labels_of(single, pud_windows[:100])
+    equal = labels_of(half, pud_windows[:40]) == labels_of(single, pud_windows[:40])
     assert equal.mean() > 0.999
     assert bytes_of(half) < 0.51 * bytes_of(single)
     tensors = onnx.load(str(half.onnx_path), load_external_data=False).graph.initializer
@@ -346,14 +331,12 @@ def add_and_subtract(path: Path) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-@pytest.mark.parametrize("overflows", [False, True])
-def test_it_serves_once_the_gate_has_passed(
-    *, overflows: bool, minilm_export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_graph_that_needs_larger_numbers_does_not_pass_the_gate(
+    minilm_export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`prepare` converts, measures and chooses as on a GPU: a graph that needs larger numbers is not taken."""
+    """`prepare` converts, measures and chooses as on a GPU; nothing but the gate judges the conversion."""
     source = Path(shutil.copytree(minilm_export, tmp_path / "source"))
-    if overflows:
-        add_and_subtract(source / "model.onnx")
+    add_and_subtract(source / "model.onnx")
     for module in (selection, prepare_command):
         monkeypatch.setattr(module, "variants_for", lambda _device: (ON_A_CPU, PaddedFloat32()))
     out = tmp_path / "out"
@@ -363,9 +346,8 @@ def test_it_serves_once_the_gate_has_passed(
     result = run_model("prepare", source, *asked, cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, (result.output, result.exception)
     report = GateReport.model_validate_json((out / "gate-padded-fp16.json").read_bytes())
-    assert overflows is not report.passed
-    chosen = selection.choose([open_model(out)], "cpu", "auto").variant
-    assert (PaddedFloat32() if overflows else ON_A_CPU) == chosen
+    assert not report.passed
+    assert PaddedFloat32() == selection.choose([open_model(out)], "cpu", "auto").variant
     (graph,) = (out / "graphs").iterdir()
-    assert chosen.name in graph.name
-    assert chosen.precision == json.loads((out / "manifest.json").read_bytes())["precision"]
+    assert PaddedFloat32().name in graph.name
+    assert "fp32" == json.loads((out / "manifest.json").read_bytes())["precision"]

@@ -1,13 +1,10 @@
-"""The graphs say what PyTorch and transformers say: every variant, for every family, with one head and with several.
-
-`scripts/test tests/inference/test_graph.py -s` prints the table.
-"""
+"""The graphs say what PyTorch and transformers say: every variant, for every family, with one head and with several."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,41 +38,23 @@ LIMITS = {"fp32": 1e-4, "bf16": 2e-2}
 """Largest difference of a logit allowed, relative to the largest one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One family in one variant."""
-
-    largest_difference: float
-    other_labels: int
-    tokens: int
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[dict[tuple[str, str], Row]]:
-    """Filled by the tests, printed when they are through."""
-    rows: dict[tuple[str, str], Row] = {}
-    yield rows
-    print(f"\n{'family':<12} {'variant':<14} {'largest difference':>18}  labels that differ")
-    for (family, variant), row in sorted(rows.items()):
-        print(f"{family:<12} {variant:<14} {row.largest_difference:>18.1e}  {row.other_labels} of {row.tokens}")
-
-
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-@pytest.mark.parametrize("family", sorted(BUILT))
-def test_a_variant_gives_the_reference_logits_of_a_family(
-    family: str, variant: Variant, cache_dir: Path, window: MakeWindow, table: dict[tuple[str, str], Row]
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "modernbert"])
+def test_a_variant_gives_the_reference_logits_of_each_encoder(
+    family: str, variant: Variant, cache_dir: Path, window: MakeWindow
 ) -> None:
-    """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
+    """In one batch of lengths from 1 to the most; labels differ only where two logits are within the tolerance.
+
+    A pass of several heads, below, has the logits of every family.
+    """
     windows, expected = reference_of(family, window)
     logits, labels, scores = answers(family, variant, windows, cache_dir)
     assert all(np.isfinite(each).all() for each in (logits, scores))
     largest, limit = np.abs(expected).max(), LIMITS[variant.precision]
     assert np.abs(highest_probability(expected) - scores).max() < limit * largest
-    difference, other = float(np.abs(expected - logits).max() / largest), labels != expected.argmax(-1)
-    table[family, variant.name] = Row(difference, int(other.sum()), len(labels))
-    assert difference < limit
+    assert np.abs(expected - logits).max() < limit * largest
     gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
-    assert (gap[other] < 2 * limit * largest).all()
+    assert (gap[labels != expected.argmax(-1)] < 2 * limit * largest).all()
 
 
 def test_the_lengths_compared_reach_from_one_token_to_the_most(window: MakeWindow) -> None:
@@ -170,7 +149,6 @@ def test_tokens_stand_in_a_row_and_know_their_place(window: MakeWindow) -> None:
 
 Run = Callable[[list[str], Sequence[Window]], list[Any]]
 
-CPU = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
 CUDA = [PackedCudaFloat32(), PackedFloat16()]
 """On numpy: the same graphs."""
 LOGITS = {"fp32": 1e-4, "bf16": 5e-2, "fp16": 2e-2}
@@ -230,7 +208,7 @@ def limit(variant: Variant, head: str) -> float:
 
 @pytest.mark.parametrize(
     ("family", "variant"),
-    [(family, each) for family in FAMILIES for each in (*CPU, *(CUDA if family in BERT_FAMILIES else ()))],
+    [(family, each) for family in FAMILIES for each in (*VARIANTS, *(CUDA if family in BERT_FAMILIES else ()))],
     ids=lambda each: getattr(each, "name", each),
 )
 def test_every_head_of_a_pass_says_what_transformers_says(
@@ -251,7 +229,7 @@ def test_every_head_of_a_pass_says_what_transformers_says(
 
 @pytest.mark.parametrize(
     ("family", "variant"),
-    [*(("bert", variant) for variant in (*CPU, CUDA[0])), *((family, PaddedFloat32()) for family in FAMILIES[1:])],
+    [*(("bert", variant) for variant in (*VARIANTS, CUDA[0])), *((family, PaddedFloat32()) for family in FAMILIES[1:])],
     ids=lambda each: getattr(each, "name", each),
 )
 def test_articles_of_1_3_and_40_windows_follow_the_formula(
@@ -277,7 +255,7 @@ def test_articles_of_1_3_and_40_windows_follow_the_formula(
             )
 
 
-@pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", [*VARIANTS, *CUDA], ids=lambda variant: variant.name)
 def test_a_window_that_is_not_finite_spoils_no_other_row(
     variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
 ) -> None:

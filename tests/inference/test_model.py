@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 from safetensors.numpy import load_file, save_file
 from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
@@ -21,7 +20,6 @@ from support.head_references import FAMILIES, HEADS, REFERENCE, HeadName, write_
 from enricher.errors import ModelError
 from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.checkpoint.same_encoder import encoder_digest, first_difference
-from enricher.worker.inference.device.hardware import cuda_problem
 from enricher.worker.inference.device.sessions import open_session
 from enricher.worker.inference.graph import graph_files
 from enricher.worker.inference.graph.builder import BUILDER_VERSION
@@ -145,17 +143,6 @@ def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         prepare("someone/some-model", device="cpu", precision="auto", cache_dir=tmp_path)
 
 
-@pytest.mark.skipif("CUDAExecutionProvider" not in ort.get_available_providers(), reason="no CUDA build")
-@pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
-@pytest.mark.parametrize(
-    ("cpu_nodes", "why"), [(True, "fell back to CPUExecutionProvider"), (False, "nodes that are assigned to .* CPU")]
-)
-def test_a_session_that_fell_back_is_refused(tmp_path: Path, why: str, *, cpu_nodes: bool) -> None:
-    """ONNX Runtime itself falls back in silence; that is caught where the session is opened."""
-    with pytest.raises(ModelError, match=why):
-        open_session(_prepare(tmp_path).onnx_path, "cuda", threads_per_run=1, cpu_nodes=cpu_nodes)
-
-
 @pytest.fixture
 def heads(tmp_path: Path) -> list[Checkpoint]:
     """Entities, classes and vectors on one encoder."""
@@ -178,15 +165,6 @@ def test_a_pass_names_the_checkpoint_and_the_card_of_each_head(heads: list[Check
     assert heads[0] == prepared.checkpoint
     assert tuple(ModelCard(each.name, each.digest, "fp32") for each in heads) == prepared.cards
     assert prepared.cards[0] == prepared.card
-
-
-def test_a_model_by_itself_is_a_pass_of_one(tmp_path: Path) -> None:
-    """Same graph, same card, same place in the cache as ever."""
-    prepared = prepare(BERT, device="cpu", precision="fp32", cache_dir=tmp_path)
-    assert prepared == prepare_heads([open_model(BERT)], device="cpu", precision="fp32", cache_dir=tmp_path)
-    assert (prepared.checkpoint,) == prepared.checkpoints
-    key = f"{prepared.checkpoint.digest[:32]}-{prepared.variant.name}-{BUILDER_VERSION}"
-    assert tmp_path / key / "model.onnx" == prepared.onnx_path
 
 
 def test_other_heads_or_another_order_are_another_graph(heads: list[Checkpoint], tmp_path: Path) -> None:
@@ -250,14 +228,6 @@ def _compared(pair: tuple[Path, Path]) -> str | None:
 def test_heads_on_one_encoder_share_it(family: str, head: HeadName, tmp_path: Path) -> None:
     """Whatever the head, and whether or not names have the family's prefix."""
     assert _compared((REFERENCE / family, write_folder(family, head, tmp_path / head))) is None
-
-
-def test_a_pooler_that_no_head_reads_does_not_count(tmp_path: Path) -> None:
-    """Two vectors' checkpoints, one of which was saved with its pooler."""
-    folders = [write_folder("bert", "mean", tmp_path / name) for name in ("with", "without")]
-    weights = load_file(folders[0] / "model.safetensors")
-    save_file({**weights, "pooler.dense.weight": np.ones((64, 64), np.float32)}, folders[0] / "model.safetensors")
-    assert _compared((folders[0], folders[1])) is None
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ import numpy as np
 import onnx
 import pytest
 from inference.conftest import REFERENCE, MakeWindow
-from onnx import TensorProto, helper
-from support.answers import WindowLabels, by_window
 from support.models import MINILM_FOLDER, open_minilm
 from support.reports import empty_recipe
 
@@ -31,19 +29,10 @@ from enricher.worker.inference.graph.padded import (
     PackedFloat32,
     PaddedFloat32,
 )
-from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.inference.run.model import prepare_variant
 from enricher.worker.inference.run.selection import choose, recipe_problem, variant_named
-from enricher.worker.records import Batch, Window, WindowFailure
 
 needs_bf16 = pytest.mark.skipif(OpenVinoBfloat16().problem() is not None, reason=f"{OpenVinoBfloat16().problem()}")
-
-
-@pytest.fixture(scope="module")
-def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
-    """newswire-minilm in bf16."""
-    model = prepare_variant(open_minilm(), OpenVinoBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
-    return OnnxEngine(model, threads_per_run=1, pad_id=0)
 
 
 needs_openvino = pytest.mark.skipif(not sessions.is_installed(), reason="OpenVINO is not installed")
@@ -166,35 +155,6 @@ def test_what_runs_is_bf16(tmp_path: Path, window: MakeWindow) -> None:
     assert 1e-4 < difference < 2e-2
 
 
-@needs_bf16
-def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
-    """Nothing else takes the rest."""
-    known, unknown = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2])] for name in ("x", "y"))
-    nodes = [
-        helper.make_node("Exp", ["x"], ["e"]),
-        helper.make_node("Inverse", ["e"], ["y"], domain="com.microsoft"),
-    ]
-    graph = helper.make_graph(nodes, "partly", known, unknown)
-    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
-    content = helper.make_model(graph, opset_imports=domains, ir_version=10).SerializeToString()
-    assert open_session(content, "cpu", threads_per_run=1)
-    with pytest.raises(ModelError, match="cannot be opened on openvino"):
-        open_session(content, "openvino-bf16", threads_per_run=1)
-
-
-@needs_bf16
-def test_a_window_that_openvino_would_run_wrongly_fails_alone(
-    bf16_engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
-) -> None:
-    """It does not check ids or lengths itself."""
-    batch = Batch((window([101, 99_999, 102]), pud_windows[0], window([1000] * 513)))
-    results = by_window(bf16_engine.run(batch))
-    assert [WindowFailure, WindowLabels, WindowFailure] == [type(result) for result in results]
-
-
-needs_int8 = pytest.mark.skipif(OpenVinoInt8().problem() is not None, reason=f"{OpenVinoInt8().problem()}")
-
-
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     """A small model, in a folder of the test's own."""
@@ -249,18 +209,3 @@ def test_a_recipe_beside_a_model_is_of_that_model(tmp_path: Path) -> None:
     int8 = {each.name for each in tensors if each.data_type == onnx.TensorProto.INT8}
     assert len(recipe.products) == len(int8) > 0
     assert recipe.measured.equal_labels >= recipe.measured.target
-
-
-@needs_int8
-def test_what_shares_a_batch_changes_nothing(cache_dir: Path, pud_windows: list[Window]) -> None:
-    """Scales are fixed, so labels and scores are those of each window alone."""
-    model = prepare_variant(open_minilm(), OpenVinoInt8(), "cpu", cache_dir=cache_dir)
-    engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
-    windows = pud_windows[:64]
-    alone = [answer for window in windows for answer in by_window(engine.run(Batch((window,))))]
-    together = by_window(engine.run(Batch(tuple(windows))))
-    for one, other in zip(alone, together, strict=True):
-        assert isinstance(one, WindowLabels)
-        assert isinstance(other, WindowLabels)
-        np.testing.assert_array_equal(one.labels, other.labels)
-        np.testing.assert_array_equal(one.scores, other.scores)

@@ -17,7 +17,7 @@ import onnxruntime as ort
 import pytest
 from inference import packed_reference
 from inference.conftest import REFERENCE, MakeWindow, reference_of
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from support.answers import WindowLabels, by_window
 from support.attention_kernels import UNFUSED, kernels_of
 from support.head_references import HEADS, OUTPUTS, write_folder
@@ -69,32 +69,6 @@ SHAPES = {
 def graph_of(folder: Path, variant: PackedCudaFloat32, cache_dir: Path) -> Path:
     """The path of the graph of a checkpoint."""
     return prepare_variant(Checkpoint.open(folder), variant, "cuda", cache_dir=cache_dir).onnx_path
-
-
-@pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
-@pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
-def test_the_packed_graph_gives_the_reference_logits_of_a_family(
-    family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow
-) -> None:
-    """In one batch of lengths from 1 to the maximum; every label is the reference's.
-
-    In half precision those whose two best logits differ by more than it rounds: processors without AVX-512 add up otherwise.
-    """
-    windows, expected = reference_of(family, window)
-    path = graph_of(REFERENCE / family, variant, cache_dir)
-    feeds = variant.feeds(windows, pad_id=0)
-    names = ["logits", "labels", "scores"]
-    logits, labels, scores = packed_reference.run(path, names, feeds)
-    assert ["float32", "int32", "float32"] == [each.dtype.name for each in (logits, labels, scores)]
-    limit = LIMITS[variant.precision] * np.abs(expected).max()
-    assert np.abs(expected - logits).max() < limit
-    best = np.sort(expected, axis=-1)
-    sure = best[:, -1] - best[:, -2] > (2 * limit if variant is FP16 else 0.0)
-    assert sure.mean() > 0.7
-    np.testing.assert_array_equal(expected.argmax(-1)[sure], labels[sure])
-    assert (
-        np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(variant.starts(windows, labels.shape))[1:]
-    )
 
 
 @pytest.mark.slow
@@ -162,25 +136,6 @@ def test_the_comparison_catches_wrong_feeds(damage: str, cache_dir: Path, window
     else:
         with pytest.raises((AssertionError, ValueError)):
             packed_reference.run(path, ["logits"], feeds)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_attention_is_the_same_without_the_keys_bias_and_values_folded(seed: int) -> None:
-    """In float64, to a few units of rounding, for biases as large as the weights; without the query's it is not."""
-    rng = np.random.default_rng(seed)
-    hidden, width = rng.normal(size=(11, 12)), 12
-    (wq, wk, wv, wo), (bq, bk, bv, bo) = rng.normal(size=(4, width, width)), rng.normal(size=(4, width))
-
-    def projected(query_bias: np.ndarray, key_bias: np.ndarray, value_bias: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        query, key, value = hidden @ wq.T + query_bias, hidden @ wk.T + key_bias, hidden @ wv.T + value_bias
-        scores = query @ key.T / np.sqrt(width)
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        output: np.ndarray = (powers / powers.sum(-1, keepdims=True)) @ value @ wo.T + bias
-        return output
-
-    none, whole = np.zeros(width), projected(bq, bk, bv, bo)
-    np.testing.assert_allclose(whole, projected(bq, none, none, bo + wo @ bv), rtol=0, atol=1e-12 * np.abs(whole).max())
-    assert np.abs(whole - projected(none, none, none, bo + wo @ bv)).max() > 1e-3
 
 
 def test_the_operators_are_the_fused_ones_and_no_others(cache_dir: Path) -> None:
@@ -330,27 +285,9 @@ def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cac
 
 @pytest.mark.gpu
 @on_gpu
-def test_a_node_that_cuda_lacks_is_refused() -> None:
-    """Between two that it has. Only a model that says so may have such nodes, and then it runs."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "y")]
-    operators = [("Exp", "x", "e"), ("Det", "e", "d"), ("Mul", "e", "y")]
-    nodes = [
-        helper.make_node(name, [taken, "d"] if name == "Mul" else [taken], [made]) for name, taken, made in operators
-    ]
-    graph = helper.make_graph(nodes, "mixed", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
-    with pytest.raises(ModelError, match="nodes that are assigned to the default CPU EP"):
-        open_session(model, "cuda", threads_per_run=1)
-    session = open_session(model, "cuda", threads_per_run=1, cpu_nodes=True)
-    (answer,) = session.run(["y"], {"x": np.diag(np.log([2, 3])).astype(np.float32)})
-    np.testing.assert_allclose(answer, [[10, 5], [5, 15]], rtol=1e-5)
-
-
-@pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("family", sorted(BERT_FAMILIES))
 def test_every_head_of_a_pass_says_what_transformers_says(family: str, tmp_path: Path, window: MakeWindow) -> None:
-    """Classes and vectors of windows of 1 to 130 tokens, in one batch; test_heads.py runs the same graph on numpy."""
+    """Classes and vectors of windows of 1 to 130 tokens, in one batch; test_graph.py runs the same graph on numpy."""
     checkpoints = [Checkpoint.open(write_folder(family, head, tmp_path / head)) for head in HEADS]
     reads, variant = reads_of([each.head for each in checkpoints]), FP16
     with (tmp_path / "model.weights").open("wb") as weights:

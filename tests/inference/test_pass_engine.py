@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from inference.conftest import MakeWindow, parts_of, poison
+from inference.conftest import MakeWindow, parts_of
 from support.answers import WindowHeads, WindowLabels, heads_by_window
 from support.head_references import REFERENCE, articles, write_folder
 from support.sessions import Watched, replace_session, short_of_memory
@@ -238,19 +238,3 @@ def test_a_window_for_which_one_head_is_not_finite_fails_alone(
     assert isinstance(by_others, WindowHeads)
     for number, (found, right) in enumerate(zip(by_others.heads, clean, strict=True)):
         assert number == head or Answers([found]).same_as(right)
-
-
-def test_a_token_that_poisons_the_encoder_costs_its_own_window(
-    checkpoints: list[Checkpoint], variant: Variant, tmp_path: Path, window: MakeWindow, windows: list[Window]
-) -> None:
-    """Changed in the file of the weights. Every head is not finite there, and finite elsewhere."""
-    model = prepared(checkpoints, variant, tmp_path)
-    poison(model, checkpoints[0].weight("bert.embeddings.word_embeddings.weight")[POISON_ID])
-    bad, good = window([2, 9, POISON_ID, 3]), [windows[2], windows[3]]
-    answers = heads_by_window(engine_of(model).run(Batch((good[0], bad, good[1], bad))))
-    assert [WindowHeads, WindowFailure] * 2 == [type(each) for each in answers]
-    assert {f"the model's scores for this window are NaN or infinite (of {', '.join(NAMES)})"} == {
-        each.message for each in answers if isinstance(each, WindowFailure)
-    }
-    clean = engine_of(prepared(checkpoints, variant, tmp_path / "clean"))
-    _keeps_its_own([answers[0], answers[2]], [0, 1], answered(clean, [good]))

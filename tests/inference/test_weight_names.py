@@ -156,20 +156,6 @@ def test_many_names_are_bounded(tmp_path: Path) -> None:
     assert "(extra.0000, extra.0001, extra.0002, extra.0003, extra.0004, ...)" in said
 
 
-def test_the_weights_of_all_shards_are_looked_at(tmp_path: Path) -> None:
-    """By their index."""
-    folder = folder_of("electra", None, tmp_path / "model")
-    weights = {**load_file(folder / WEIGHTS), "crf.transitions": np.ones((7, 7), np.float32)}
-    (folder / WEIGHTS).unlink()
-    index = {name: f"{number % 2}.safetensors" for number, name in enumerate(weights)}
-    for file in sorted(set(index.values())):
-        save_file({name: weights[name] for name in index if index[name] == file}, folder / file)
-    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": index}))
-    assert "1 of 42 weights would be ignored, and its answers may depend on them (crf.transitions). " in refusal_of(
-        folder
-    )
-
-
 @pytest.mark.parametrize("head", HEAD_OR_NER)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_buffers_and_a_pooler_are_passed_over(family: str, head: HeadName | None, tmp_path: Path) -> None:

@@ -17,10 +17,7 @@ from support.reading import read_all
 from support.topics import Topics
 
 from enricher.indexing.index_documents import DocumentMaker
-from enricher.worker.commands import enrich
 from enricher.worker.kafka.metadata import raw_record
-from tools.chaos.stub import StubEngine, stub_model
-from tools.worker_parts import tasks_of
 
 DELETES = 400
 MARKED = {
@@ -93,18 +90,3 @@ def test_a_delete_without_a_key_deletes_by_its_id(topics: Topics) -> None:
     assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
     verified = run("verify", "--json", env=environment)
     assert 0 == verified.exit_code, verified.output
-
-
-def test_files_have_no_tombstones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that deletes is refused by name, whatever else it lacks, and is no failure of the run."""
-    monkeypatch.setattr(enrich, "load_tasks", lambda settings, **_: tasks_of(settings, stub_model(StubEngine())))
-    for name, each in tomllib.loads(SETTINGS)["articles"].items():
-        monkeypatch.setenv(f"ENRICHER_ARTICLES__{name.upper()}", json.dumps(each))
-    lines = [event(1), event(2, op="u", after=...)]
-    (tmp_path / "a.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
-    arguments = [str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out"), "--dead-letters", str(tmp_path / "dead")]
-    enriched = run("enrich", *arguments, "--strict")
-    assert 0 == enriched.exit_code, enriched.output
-    assert ["2"] == [orjson.loads(line)["id"] for line in (tmp_path / "out").read_bytes().splitlines()]
-    (letter,) = map(orjson.loads, (tmp_path / "dead").read_bytes().splitlines())
-    assert (0, "Deleted") == (letter["offset"], letter["error_type"])

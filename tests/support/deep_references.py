@@ -116,7 +116,7 @@ _V3 = _DEBERTA | {
     "position_biased_input": False,
     "type_vocab_size": 0,
 }
-_MODERNBERT = _SMALL_MODERNBERT | {
+_MODERNBERT: dict[str, Any] = _SMALL_MODERNBERT | {
     "hidden_size": _WIDTH,
     "intermediate_size": _INNER,
     "num_hidden_layers": 6,

@@ -86,7 +86,6 @@ SLOW = (
     "inference/test_word_cache.py",
     "kafka/test_unreadable_batch.py",
     "pipeline/test_decoding_rule.py",
-    "pipeline/test_invariance.py",
     "processes/test_parent.py",
     "registry/test_decoders.py",
     "scripts/bench/test_gpu_bench.py",
