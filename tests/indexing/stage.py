@@ -176,15 +176,15 @@ def versions_in(search: SearchServer) -> Mapping[str, int]:
     return {key: version for key, (version, _) in search.found.items()}
 
 
-Late = list[tuple[bytes, str]]
-"""Bulk requests, with their paths, that are still on their way."""
+Late = list[bytes]
+"""Bulk requests that are still on their way."""
 
 
 def hold(search: SearchServer, late: Late) -> None:
     """The next bulk request does not come to its end before `late` is executed: its sender is gone by then."""
 
     def keep(handler: Handler, body: bytes) -> None:
-        late.append((body, handler.path))
+        late.append(body)
         handler.search.closing.wait(PATIENCE_S)
 
     search.behaviours.append(keep)

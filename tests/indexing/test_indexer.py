@@ -10,7 +10,7 @@ from indexing.stage import Late, Publishers, Stage, article, hold, make_stage, v
 from kafka.harness import headers_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import read_all
-from support.search_server import Behaviour, SearchServer, cut_before, refuse, serving
+from support.search_server import SearchServer, refuse, serving
 
 from tools.kafka import Cluster
 
@@ -180,7 +180,7 @@ def after_a_late_request(stage: Stage, search: SearchServer, odd: str = "") -> d
     stage.publish([publishers.write(key, None if int(key[4:]) % 3 == DELETED else record) for key, record in newer])
     with stage.indexer("--until-caught-up", odd=odd) as indexer:
         assert 0 == indexer.wait(PATIENCE_S)
-    search.bulk(*late[0])
+    search.bulk(late[0])
     found = {key: body["number"] for key, (_, body) in search.found.items()}
     right: dict[int, set[bool]] = {UPDATED: set(), DELETED: set(), MADE_AGAIN: set()}
     for key, _ in newer:
@@ -221,13 +221,10 @@ def test_offsets_are_committed_behind_the_answer(stage: Stage, search: SearchSer
     assert is_right == (not odd)
 
 
-@pytest.mark.parametrize("behaviour", [cut_before, refuse(503)])
-def test_an_indexer_that_waits_for_the_index_ends_when_it_is_asked(
-    stage: Stage, search: SearchServer, behaviour: Behaviour
-) -> None:
+def test_an_indexer_that_waits_for_the_index_ends_when_it_is_asked(stage: Stage, search: SearchServer) -> None:
     """At once, and without a commit."""
     stage.publish(Publishers().story(4))
-    search.behaviours.extend([behaviour] * 1_000)
+    search.behaviours.extend([refuse(503)] * 1_000)
     with stage.indexer() as indexer:
         wait_until(lambda: len(search.sizes) > 2, PATIENCE_S, "it tries again")
         indexer.terminate()

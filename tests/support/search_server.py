@@ -12,7 +12,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,7 +51,7 @@ def cut_before(_handler: Handler, _body: bytes) -> None:
 
 def cut_after(handler: Handler, body: bytes) -> None:
     """All is done, and the connection ends before the answer."""
-    handler.search.bulk(body, handler.path)
+    handler.search.bulk(body)
 
 
 def garble(_handler: Handler, _body: bytes) -> Answer:
@@ -86,8 +85,6 @@ class SearchServer:
     """What requests must have in this header."""
     signed_for: str = ""
     """The region and service, such as `eu-west-1/es`, for which Amazon's gateway wants requests to be signed."""
-    bulks: list[int] = field(default_factory=list)
-    """How many actions each bulk request had that was executed."""
     sizes: list[int] = field(default_factory=list)
     """How many bytes each bulk request had, executed or not."""
     statuses: Counter[int] = field(default_factory=Counter)
@@ -137,9 +134,8 @@ class SearchServer:
                 return 200, {}
         return error(404, "no_such_path")
 
-    def bulk(self, body: bytes, path: str = "") -> Answer:
+    def bulk(self, body: bytes) -> Answer:
         """Execute the actions in order. As both products do, the answer to 200 may be that of failures."""
-        del path
         items, lines = [], iter(body.split(b"\n"))
         with self.lock:
             self.exists = True
@@ -147,7 +143,6 @@ class SearchServer:
                 [(action, meta)] = orjson.loads(line).items()
                 document = orjson.loads(next(lines)) if action == "index" else None
                 items.append({action: self._execute(meta, document)})
-            self.bulks.append(len(items))
             self.statuses.update(item["status"] for each in items for item in each.values())
         return 200, {"errors": any("error" in item for each in items for item in each.values()), "items": items}
 
@@ -178,30 +173,6 @@ class SearchServer:
         return {"_scroll_id": "x", "timed_out": False, "_shards": shards, "hits": {"hits": hits}}
 
 
-class InFront(SearchServer):
-    """Passes requests on to a real server, except while it behaves otherwise. Raises OSError, which ends the connection."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__()
-        self._where = urlsplit(target).netloc
-
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
-        """The real one's."""
-        connection = HTTPConnection(self._where, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, body or None, {"Content-Type": "application/x-ndjson"})
-            answer = connection.getresponse()
-            return answer.status, orjson.loads(answer.read())
-        finally:
-            connection.close()
-
-    def bulk(self, body: bytes, path: str = "") -> Answer:
-        """The real one's."""
-        answer = self.answer("POST", path, body)
-        self.bulks.append(len(body))
-        return answer
-
-
 class Handler(QuietHandler):
     """One connection."""
 
@@ -213,10 +184,7 @@ class Handler(QuietHandler):
         body = self.content()
         search.requests.append((self.command, self.path))
         search.headers.append({name.lower(): value for name, value in self.headers.items()})
-        try:
-            answer = self._answer_of(search, body)
-        except (OSError, HTTPException):  # a real server that is away
-            answer = None
+        answer = self._answer_of(search, body)
         if answer is None:
             self.close_connection = True
             return
@@ -241,7 +209,7 @@ class Handler(QuietHandler):
             return search.behaviours.popleft()(self, body)
         if len(body) > search.max_bytes:
             return 413, b""
-        return search.bulk(body, self.path)
+        return search.bulk(body)
 
     def _content_type(self, value: object) -> str:
         if isinstance(value, bytes):
