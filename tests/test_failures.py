@@ -1,4 +1,4 @@
-"""The report of a failed test shows what the processes have logged that it used, and where their logs are."""
+"""A test that hangs in C, or ends its process, is named, and the others run."""
 
 from __future__ import annotations
 
@@ -8,29 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.logs import LINES
 
 TESTS = Path(__file__).parent
-FAILS = """
-import os, pytest, time
-from support.logs import new_log
-from tools.kafka.keeper import KeptFolder
-
-@pytest.fixture(scope="session")
-def ended_before(): # as a worker of another test
-    log = new_log("worker")
-    log.write_text("nothing of this")
-    os.utime(log, (time.time() - 60,) * 2)
-
-def test_fails(tmp_path, ended_before):
-    broker = KeptFolder(None, "enricher-kafka-")
-    folder = broker.open()
-    (broker.logs / "node-1.log").write_text("the broker's last line")
-    broker.close()
-    assert not folder.exists()
-    (tmp_path / "worker.log").write_text("".join(f"line {number} of the worker\\n" for number in range(100)))
-    assert False
-"""
 HANGS = """
 import ctypes
 
@@ -63,20 +42,6 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
         text=True,
         check=False,
     )
-
-
-@pytest.mark.slow
-def test_a_failure_shows_the_ends_of_the_logs_and_keeps_them(tmp_path: Path) -> None:
-    """A worker's and a broker's, whose own folder is gone; nothing of those that had ended before."""
-    ran = run(tmp_path, FAILS)
-    assert 1 == ran.returncode, ran.stdout + ran.stderr
-    assert f"line {100 - LINES} of the worker" in ran.stdout
-    assert "line 99 of the worker" in ran.stdout
-    assert f"line {99 - LINES} of the worker" not in ran.stdout
-    assert "the broker's last line" in ran.stdout
-    assert "nothing of this" not in ran.stdout
-    [kept] = (tmp_path / "base").rglob("node-1.log")
-    assert str(kept) in ran.stdout
 
 
 @pytest.mark.long
