@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 
 import pytest
 from commands.cli_runner import run
+from commands.model_app import tiny_model
 from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
@@ -34,9 +35,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 @posix
-@pytest.mark.parametrize(
-    ("command", "closed"), [("settings", ">&-"), ("settings --markdown", "<&- >&- 2>&-"), ("enrich -", "<&- >&-")]
-)
+@pytest.mark.parametrize(("command", "closed"), [("settings --markdown", "<&- >&- 2>&-"), ("enrich -", "<&- >&-")])
 def test_closed_streams_become_the_null_device(command: str, closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some daemons start children so; a file that gets the number of standard input would be read as articles."""
     for name, value in QUICK_TO_START.items():
@@ -47,7 +46,7 @@ def test_closed_streams_become_the_null_device(command: str, closed: str, monkey
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-@pytest.mark.parametrize("command", ["--version", "settings", "settings --markdown"])
+@pytest.mark.parametrize("command", ["--version", "settings --markdown"])
 def test_a_full_disk_is_one_line_on_standard_error(command: str) -> None:
     """It does not matter how much was written before the disk was full."""
     done = shell(f'"$0" "$@" {command} >/dev/full')
@@ -192,15 +191,16 @@ def test_the_option_for_the_settings_file_is_stronger_than_the_variable(words: S
 
 def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
     """ONNX Runtime on Linux would store a device id and events, and send them to Microsoft."""
-    home = tmp_path / "home"
+    home, model = tmp_path / "home", tiny_model(tmp_path / "model")
     home.mkdir()
     variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "enrich", "-"],
-        input=b'{"id": "1", "body": "Angela Merkel met Emmanuel Macron in Paris."}\n',
+        input=b'{"id": "1", "body": "It rained."}\n',
         env={
             **variables,
             **QUICK_TO_START,
+            "ENRICHER_MODEL__SOURCE": str(model),
             "HOME": str(home),
             "XDG_CACHE_HOME": str(home / "cache"),
             "TMPDIR": str(home),
@@ -209,7 +209,7 @@ def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
         timeout=PATIENCE_S,
         check=True,
     )
-    assert b"Emmanuel Macron" in done.stdout
+    assert done.stdout.startswith(b'{"schema_version":1,"id":"1"')
     assert {"cache/enricher"} == {
         "/".join(path.relative_to(home).parts[:2]) for path in home.rglob("*") if path.is_file()
     }

@@ -93,15 +93,6 @@ def test_no_broker_is_exit_code_4_with_the_reason(options: tuple[str, ...]) -> N
     assert (options == ()) == ("one sentence" in result.stdout)
 
 
-def test_parts_can_be_chosen_and_an_absent_broker_is_told_at_once() -> None:
-    """Without the model, and without asking the absent broker for articles; a part that there is not is refused."""
-    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
-    result = run("doctor", "--only", "settings,broker", "--json", env=environment)
-    assert ["settings", "broker"] == [check["check"] for check in json.loads(result.stdout)["checks"]]
-    refused = run("doctor", "--only", "brokers").exception
-    assert "no part 'brokers'; the parts are settings, broker, registry, model" in str(refused)
-
-
 ABSENT = {
     "PROPERTIES": '{"no.such.property": "hidden"}',
     "REQUEST_TIMEOUT_S": "0.5",

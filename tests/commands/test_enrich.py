@@ -21,7 +21,7 @@ from support.forked import Forked
 from support.patience import PATIENCE_S, wait_until
 from support.stub_worker import STUB_WORKER
 
-from enricher.errors import FatalError, NotEnriched, SettingsError
+from enricher.errors import NotEnriched, SettingsError
 from enricher.worker.articles.record_values import json_of
 from enricher.worker.commands import enrich
 
@@ -51,13 +51,6 @@ def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, optio
     with pytest.raises(SettingsError, match="must be different files"):
         raise run("enrich", "articles.jsonl", *options).exception or AssertionError("it was taken")
     assert json_lines(article("a")) == articles.read_text("utf-8")
-
-
-def test_an_output_that_cannot_be_written_is_named(articles: Path) -> None:
-    """The message has the system's reason."""
-    result = run("enrich", str(articles), "--out", "nowhere/records.jsonl")
-    assert isinstance(result.exception, FatalError)
-    assert f"cannot write {Path('nowhere/records.jsonl')}: No such file or directory" == str(result.exception)
 
 
 def test_a_dash_as_output_is_standard_output(articles: Path) -> None:

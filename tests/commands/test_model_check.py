@@ -21,7 +21,7 @@ from enricher.worker.inference.device.sessions import openvino_problem
 from enricher.worker.inference.graph.int8 import write_recipe
 from enricher.worker.inference.graph.padded import OpenVinoInt8
 from enricher.worker.inference.run import selection
-from enricher.worker.inference.run.model import EMBEDDED, open_model
+from enricher.worker.inference.run.model import EMBEDDED
 from enricher.workshop.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.workshop.gate.report import GateReport
 
@@ -111,10 +111,7 @@ def test_inspect_says_that_weights_do_not_fit(model: Path, tmp_path: Path) -> No
 
 
 def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
-    """The embedded one, for people and for machines."""
-    shown = run_model("inspect", "--device", "cpu", cache_dir=tmp_path)
-    assert shown.exit_code == 0, shown.output
-    assert open_model(EMBEDDED).digest in shown.stdout
+    """The embedded one."""
     facts = json.loads(run_model("inspect", "--device", "cpu", "--json", cache_dir=tmp_path).stdout)
     assert (EMBEDDED, "bert", 6, 128, 16) == tuple(
         facts[name] for name in ("name", "family", "layers", "window_tokens", "overlap_tokens")
@@ -226,7 +223,7 @@ def gold_file(folder: Path, *lines: object) -> Path:
 def test_figures_are_those_of_the_gold_set(tmp_path: Path) -> None:
     """Counts by label add up, F1 follows from them, shares lie in their intervals."""
     gold = tmp_path / "gold.jsonl"
-    gold.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:80]))
+    gold.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:40]))
     result = run_model("evaluate", EMBEDDED, "--gold", gold, *FP32, "--json", cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

@@ -79,7 +79,7 @@ def test_what_is_lost_is_judged_by_its_limit(tmp_path: Path) -> None:
 def test_a_model_changes_nothing_when_it_replaces_itself(tmp_path: Path) -> None:
     """No change of any kind, so the strictest limits hold; without --examples no text of an article is shown."""
     tiny = tiny_model(tmp_path / "tiny")
-    articles = articles_file(tmp_path / "articles.jsonl", [*TEXTS[:10], "a b c " * 17_000, ""])
+    articles = articles_file(tmp_path / "articles.jsonl", [*TEXTS[:10], "a b c " * 1_700, ""])
     arguments = ("--articles", articles, "--max-lost", "0", "--max-relabelled", "0")
     found = compared(tiny, tiny, *arguments, cache_dir=tmp_path / "cache")
     overall = row(found, "all")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import article, json_lines, run
+from commands.model_app import tiny_model
 from commands.test_doctor_findings import found
 from python.test_enricher import enricher_of
 from support import team_packages
@@ -19,8 +20,6 @@ from tools.worker_parts import tasks_of
 CODE = """
 def before(document, headers):
     print("printed")
-    while document["id"] == "hangs":
-        pass
     return None if document["id"] == "skipped" else document
 
 def after(record):
@@ -78,6 +77,7 @@ def test_doctor_counts_what_would_be_skipped(
     assert f'"{CARDS[0]}, {CARDS[1]}"' in settings.stdout
 
 
-def test_inspect_names_the_functions_of_the_settings() -> None:
+def test_inspect_names_the_functions_of_the_settings(tmp_path: Path) -> None:
     """Of a worker with these settings and this model."""
-    assert CARDS == json.loads(run("model", "inspect", "--json", env=NAMES).stdout)["transforms"]
+    model = tiny_model(tmp_path / "model")
+    assert CARDS == json.loads(run("model", "inspect", str(model), "--json", env=NAMES).stdout)["transforms"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from commands.cli_runner import article, json_lines, run
 from support.reading import read_all
 
 from enricher.errors import BrokerError, FatalError, InvalidArticle
-from enricher.operate.publish import key_of, lines_in
+from enricher.operate.publish import key_of
 from enricher.worker.articles import DeleteEvents, FieldMapping
 from enricher.worker.settings import load_settings
 from enricher.worker.wiring.formats import line_mapping
@@ -117,13 +116,3 @@ def test_the_key_of_a_delete_event_is_the_id_that_it_deletes() -> None:
     assert b"8" == key_of(b'{"op": "c", "before": null, "after": {"id": 8}}', usual, deletes)
     with pytest.raises(InvalidArticle, match="id is missing at /after/id"):
         key_of(gone, usual)
-
-
-def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
-    """It may have any name. A truncated one ends the command with its name, not with a traceback."""
-    file, broken = tmp_path / "articles", tmp_path / "broken.gz"
-    file.write_bytes(gzip.compress(json_lines(article("a")).encode()))
-    assert 2 == len(list(lines_in([file, file])))
-    broken.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(FatalError, match=r"broken\.gz"):
-        list(lines_in([broken]))

@@ -69,19 +69,6 @@ def test_the_json_schema_knows_every_setting() -> None:
     assert {row.name for row in all_rows()} == names
 
 
-def test_tasks_are_listed_by_their_names() -> None:
-    """Each field of each task with its value in force."""
-    tasks = {"names": {"source": "newswire-e5"}, "topic": {"source": "/models/topic", "languages": ["en"]}}
-    printed = run("settings", env={"ENRICHER_TASKS": json.dumps(tasks)}).stdout
-    for line in (
-        "tasks.names.source=newswire-e5\n",
-        "tasks.topic.source=/models/topic\n",
-        'tasks.topic.languages=["en"]  (default: automatic)\n',
-        "tasks.names.languages=automatic\n",
-    ):
-        assert line in printed
-
-
 def test_only_changed_settings_are_listed_if_asked() -> None:
     """What was set to something else than its default; neither what depends on the machine, nor what was set to it."""
     environment = {

@@ -2,7 +2,6 @@
 
     python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
                                                      # FOLDER/holding: a run never gives the interpreter's lock back
-                                                     # FOLDER/real: the model is the real one
 
 Everything else is unchanged: a hung device looks like a run that does not return.
 """
@@ -38,14 +37,12 @@ def main(folder: Path) -> None:
                 _hold_the_lock()
             return super().run(batch)
 
-    real = run_command.load_tasks  # type: ignore[attr-defined]
     stub_worker.install(HangingEngine, [__file__, str(folder)])
-    stub = run_command.load_tasks  # type: ignore[attr-defined]
+    stub: Callable[..., Tasks] = run_command.load_tasks  # type: ignore[attr-defined]
 
     def slow_load(settings: Settings, **warm_up: bool) -> Tasks:
         _while_there(folder / "loading")
-        load: Callable[..., Tasks] = real if (folder / "real").exists() else stub
-        return load(settings, **warm_up)
+        return stub(settings, **warm_up)
 
     run_command.load_tasks = slow_load  # type: ignore[attr-defined]
     cli.main()

@@ -15,10 +15,8 @@ import psutil
 import pytest
 from health.looking import Answer, get, until
 from kafka.harness import (
-    QUICK_FAILOVER,
     Sent,
     as_sent,
-    assert_all_is_there_once,
     is_all_committed,
     publish,
     short_articles,
@@ -178,20 +176,19 @@ IMPATIENT_S = 3.0
 
 
 @pytest.mark.broker
-def test_processes_have_their_own_pages_and_the_end_of_one_ends_all(topics: Topics, tmp_path: Path) -> None:
+def test_processes_have_their_own_pages_and_a_frozen_one_is_seen(topics: Topics, tmp_path: Path) -> None:
     """The parent is ready when all are. If one is frozen, it is neither alive nor ready within the timeout of a probe.
 
-    The restart of the container is played by a kill of the frozen process and by another run; every article comes out once.
+    Kubernetes then restarts the container; that nothing is lost by it, `kafka/test_processes.py` shows.
     """
     port = free_row(5)
     ports = {"ENRICHER_HEALTH__PORT": str(port), "ENRICHER_HEALTH__PROBE_PORT": str(port + 2)}
-    environment = {**topics.environment, **QUICK_FAILOVER, **QUICK, **ports}
-    places = publish(topics.bootstrap_servers, topics.input, articles(200))
+    publish(topics.bootstrap_servers, topics.input, articles(200))
 
     def probes() -> tuple[int, ...]:
         return tuple(get(port + 2, path, timeout_s=IMPATIENT_S).status for path in PROBES)
 
-    with running(tmp_path, environment, "--processes", "2", gates=["loading"]) as parent:
+    with running(tmp_path, topics.environment | ports, "--processes", "2", gates=["loading"]) as parent:
         loading = "process 0: loading the model; process 1: loading the model\n"
         until(lambda: get(port + 2, "/startupz").text == loading, "each has checked its topics and loads", START_S)
         parent.gate("loading").unlink()
@@ -200,18 +197,12 @@ def test_processes_have_their_own_pages_and_the_end_of_one_ends_all(topics: Topi
         for number in (0, 1):
             own = get(port + number, "/status.json").json
             assert (f"worker-0-{number}", True) == (own["worker"]["instance"], own["totals"]["published"] > 0)
-        frozen, other = psutil.Process(parent.process.pid).children()
+        frozen, _ = psutil.Process(parent.process.pid).children()
         suspend(frozen)
         until(lambda: probes() == (503, 503, 503), "it is seen")
         assert re.search(r"process \d: no answer", get(port + 2, "/livez").text)
-        places |= publish(topics.bootstrap_servers, topics.input, articles(50, seed=2))
-        until(lambda: is_all_committed(topics), "the other process has its partitions", WORK_S)
         frozen.kill()
         assert 137 == parent.process.wait(PATIENCE_S)
-        assert not other.is_running()
-    with running(tmp_path, environment, "--processes", "2", "--until-caught-up") as successor:
-        assert 0 == successor.process.wait(WORK_S)
-    assert_all_is_there_once(topics, places)
 
 
 @pytest.mark.broker
@@ -223,15 +214,6 @@ def test_a_worker_whose_c_code_holds_the_lock_ends_by_itself(topics: Topics, tmp
     log = (tmp_path / "log").read_text()
     assert "Timeout (0:00:" in log
     assert "in _hold_the_lock" in log, "the stack of the thread that holds the lock"
-
-
-def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
-    """The startup probe fails until the process ends with the model's exit code."""
-    environment = {"ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
-    with running(tmp_path, environment, gates=["loading", "real"]) as worker:
-        until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
-        worker.gate("loading").unlink()
-        assert worker.process.wait(PATIENCE_S) == 3
 
 
 def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:

@@ -199,18 +199,6 @@ def test_the_charts_have_a_row_for_each_sample_of_the_last_15_minutes() -> None:
     assert [] == here.health.status(since=rows[-1][0])["history"]["rows"]
 
 
-def test_a_rate_is_what_happened_between_two_looks() -> None:
-    """Ten articles in two seconds are five per second, and then none."""
-    here = scene()
-    here.health.sample()
-    here.process.counters.records += 10
-    for _ in range(2):
-        here.world.clock.sleep(EVERY_S)
-        here.health.sample()
-    index = here.health.status()["history"]["columns"].index("articles_per_s")
-    assert [5.0, 0.0] == [row[index] for row in here.health.status()["history"]["rows"][-2:]]
-
-
 def test_an_unknown_lag_is_none_and_that_of_no_partition_is_zero() -> None:
     """0 would mean that there is nothing to do."""
     here = scene()
