@@ -15,7 +15,9 @@ __all__ = ["every_refusal_has_a_reason"]
 def raw() -> RawRecord:
     """Make an input record with headers as unpleasant as Kafka allows: a double, an empty one, one that is not text."""
     headers = (("traceparent", b"00-1"), ("x", b"\xff\x00"), ("x", None), ("x", b""))
-    return RawRecord(Partition("articles", 3), 1042, b"key-1", b'{"id": "a-1"}', headers)
+    return RawRecord(
+        Partition("articles", 3), 1042, b"key-1", b'{"id": "a-1"}', headers, topic_id="kz7-Q2mNTXS0b_1d0wY3sA"
+    )
 
 
 @pytest.fixture

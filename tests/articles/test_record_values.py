@@ -252,7 +252,7 @@ def test_a_vector_that_cannot_be_written_is_a_dead_letter(
 
 def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFormat) -> DeadLetter | None:
     """The output of an encoder whose records have at most this many bytes."""
-    ticket = finished(RawRecord(Partition("t", 0), 0, None, b"{}"), record)
+    ticket = finished(RawRecord(Partition("t", 0), 0, None, b"{}", topic_id="id"), record)
     return encoder_of(output_format, max_record_bytes=limit_bytes).outgoing(ticket).letter
 
 

@@ -80,7 +80,7 @@ def windows_of(
 ) -> tuple[Ticket, list[Window]]:
     """The part of a ticket, and its windows, cut as a worker does; by the embedded model's tokenizer, or another one."""
     tokens_of = tokens_of or tokenizer()
-    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}", topic_id="i" * 22), 0.0, article=article)
     tokens = tokens_of.tokenize([article])[0]
     assert not isinstance(tokens, InvalidArticle)
     before, after = tokens_of.specials_before, tokens_of.specials_after
@@ -93,7 +93,7 @@ def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
     assert outgoing.kind == "record"
     assert outgoing.value is not None
     headers = {name: value.decode() for name, value in outgoing.headers if value is not None}
-    validator("enriched-record-headers.v1").validate(headers)
+    validator("enriched-record-headers.v2").validate(headers)
     document = orjson.loads(outgoing.value)
     validator("enriched-record.v1").validate(document)
     return document

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -12,6 +13,7 @@ import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
 from kafka.harness import transaction
+from support.made_again import topic_id
 from support.operating import client
 from support.patience import PATIENCE_S
 from support.reading import read_all
@@ -22,6 +24,7 @@ from enricher.operate.verify.verification import VerifyOptions, verify
 
 NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 PATIENT = VerifyOptions(open_wait_s=PATIENCE_S)
+id_of = cache(topic_id)
 
 
 @dataclass(slots=True)
@@ -56,8 +59,9 @@ def enriched(value: bytes) -> bytes:
     return orjson.dumps(record)
 
 
-def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: str | None = None) -> Output:
-    """The output of an input that the schemas require, with the id of its topic if one is given."""
+def output_of(topics: Topics, source: Message, *, dead: bool = False, identity: str | None = None) -> Output:
+    """The output of an input that the schemas require. `identity`: another id than that of the input topic now."""
+    identity = identity or id_of(topics.bootstrap_servers, topics.input) or ""
     partition, offset = source.partition() or 0, source.offset() or 0
     value, prefix = source.value(), "enricher.dlq" if dead else "enricher"
     told = {}
@@ -73,25 +77,24 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: 
     headers = {
         **{f"{prefix}.{name}": text.encode() for name, text in told.items()},
         f"{prefix}.source.topic": topics.input.encode(),
+        f"{prefix}.source.topic.id": identity.encode(),
         f"{prefix}.source.partition": b"%d" % partition,
         f"{prefix}.source.offset": b"%d" % offset,
     }
-    if topic_id is not None:
-        headers[f"{prefix}.source.topic.id"] = topic_id.encode()
     if dead:
         return Output(topics.dead_letters, partition, source.key(), value, headers)
-    text = [topics.input, *([topic_id] if topic_id else []), str(partition), str(offset)]
-    headers["enricher.record.id"] = str(uuid5(NAMESPACE, "/".join(text))).encode()
+    name = f"{topics.input}/{identity}/{partition}/{offset}"
+    headers["enricher.record.id"] = str(uuid5(NAMESPACE, name)).encode()
     headers["enricher.version"] = b"%d" % (offset << 12)
-    headers["enricher.schema.version"] = b"2" if topic_id else b"1"
+    headers["enricher.schema.version"] = b"2"
     if value is not None:
         headers["content-type"] = b"application/json"
     return Output(topics.output, partition, source.key(), value and enriched(value), headers)
 
 
-def outputs_of(topics: Topics, inputs: Sequence[Message], topic_id: str | None = None) -> list[Output]:
+def outputs_of(topics: Topics, inputs: Sequence[Message], identity: str | None = None) -> list[Output]:
     """An output for each input, every ninth a dead letter."""
-    return [output_of(topics, source, dead=index % 9 == 5, topic_id=topic_id) for index, source in enumerate(inputs)]
+    return [output_of(topics, source, dead=index % 9 == 5, identity=identity) for index, source in enumerate(inputs)]
 
 
 def write(topics: Topics, outputs: Sequence[Output], *, commit: bool = True) -> None:
@@ -112,9 +115,9 @@ def ends_of(topics: Topics, topic: str) -> dict[int, int]:
         }
 
 
-def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | None = None) -> None:
+def commit_offsets(topics: Topics, offsets: Mapping[int, int], identity: str | None = None) -> None:
     """Commit input offsets for the group, with the topic's id in the metadata if one is given."""
-    metadata = f"enricher/1 topic-id={topic_id} attempts=1" if topic_id else ""
+    metadata = f"enricher/1 topic-id={identity} attempts=1" if identity else ""
     with _group(topics) as consumer:
         tps = [TopicPartition(topics.input, number, offset, metadata) for number, offset in offsets.items()]
         consumer.commit(offsets=tps, asynchronous=False)

@@ -25,7 +25,7 @@ from verify.pair import (
     write,
 )
 
-from enricher.operate.verify.contract import record_id
+from enricher.operate.verify.contract import Source, record_id
 from enricher.operate.verify.ledger import Check
 from enricher.operate.verify.verification import VerifyOptions, verify
 from enricher.worker.records import RawRecord
@@ -121,7 +121,9 @@ def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:
             false = Output(topics.output, 1, b"k", b"{}", dict(outputs[place].headers))
             false.headers |= {"enricher.source.partition": partition, "enricher.source.offset": offset}
             false.headers["enricher.version"] = b"%d" % (int(offset) << 12)
-            false.headers["enricher.record.id"] = record_id(topics.input, int(partition), int(offset)).encode()
+            identity = false.headers["enricher.source.topic.id"].decode()
+            source = Source(topics.input, int(partition), int(offset), identity)
+            false.headers["enricher.record.id"] = record_id(source).encode()
             false.headers["content-type"] = b"application/json"
             outputs.insert(place + 1, false)
 

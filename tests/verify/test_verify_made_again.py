@@ -43,19 +43,17 @@ def fill(topics: Topics, end: int) -> list[Message]:
     return sorted(read_all(topics.bootstrap_servers, topics.input), key=lambda m: (m.partition(), m.offset()))
 
 
-def enrich(topics: Topics, inputs: Sequence[Message], identity: str | None) -> None:
+def enrich(topics: Topics, inputs: Sequence[Message], identity: str) -> None:
     """Write outputs of these inputs, and commit the group's offsets at the end of the topic."""
     write(topics, outputs_of(topics, inputs, identity))
     commit_offsets(topics, ends_of(topics, topics.input), identity)
 
 
-def enriched_once(topics: Topics, *, with_ids: bool) -> str | None:
-    """Fill and enrich the first topic, then delete and create it again; returns the id that its outputs name."""
-    identity = topic_id(topics.bootstrap_servers, topics.input) if with_ids else None
-    enrich(topics, fill(topics, OLD_END), identity)
+def enriched_once(topics: Topics) -> str:
+    """Fill and enrich the first topic, then delete and create it again; returns its new id."""
+    enrich(topics, fill(topics, OLD_END), topic_id(topics.bootstrap_servers, topics.input) or "")
     assert verified(topics).failed == []
-    again = make_again(topics.bootstrap_servers, topics.input)
-    return again if with_ids else None
+    return make_again(topics.bootstrap_servers, topics.input)
 
 
 def beyond_the_old_end(inputs: Sequence[Message]) -> list[Message]:
@@ -73,7 +71,7 @@ def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
 
     Retention is no excuse while outputs of the old topic are left: topics lose their oldest records first.
     """
-    identity = enriched_once(topics, with_ids=True)
+    identity = enriched_once(topics)
     enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
     report = verified(topics)
     assert PARTITIONS * OLD_END == report.facts["outputs of an earlier topic of this name"]
@@ -87,7 +85,7 @@ def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
 
 def test_a_new_topic_is_right_beside_the_outputs_of_the_old_one(topics: Topics) -> None:
     """Nothing is doubled, out of order or invented: the old outputs are counted separately."""
-    identity = enriched_once(topics, with_ids=True)
+    identity = enriched_once(topics)
     enrich(topics, fill(topics, NEW_END), identity)
     report = verified(topics)
     assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
@@ -97,22 +95,10 @@ def test_a_new_topic_is_right_beside_the_outputs_of_the_old_one(topics: Topics) 
     assert f"{PARTITIONS * OLD_END} outputs belong to an earlier topic of this name: they are not checked" in shown
 
 
-def test_outputs_without_an_id_are_compared_by_partition_and_offset(topics: Topics) -> None:
-    """Older workers and brokers write them. It is the best possible, and wrong once the topic is created again."""
-    enriched_once(topics, with_ids=False)
-    inputs = fill(topics, NEW_END)
-    enrich(topics, beyond_the_old_end(inputs), None)
-    assert [] == verified(topics).failed, "100 inputs are lost, and nothing tells"
-    enrich(topics, [message for message in inputs if (message.offset() or 0) < OLD_END], None)
-    report = verified(topics)
-    assert ["doubled"] == report.failed
-    assert PARTITIONS * OLD_END == check_of(report, "doubled").failed
-
-
 def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) -> None:
     """Nothing is due because of it, and nothing is published ahead of it."""
     old = topic_id(topics.bootstrap_servers, topics.input)
-    again = enriched_once(topics, with_ids=True)
+    again = enriched_once(topics)
     inputs = fill(topics, NEW_END)
     commit_offsets(topics, dict.fromkeys(range(PARTITIONS), 10 * NEW_END), old)
     report = verified(topics)
@@ -126,7 +112,7 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
 
 def test_records_of_the_old_topic_are_not_recomputed(topics: Topics) -> None:
     """Another article is at their source's offset now."""
-    identity = enriched_once(topics, with_ids=True)
+    identity = enriched_once(topics)
     other = orjson.dumps({"id": "another", "body": "text"})
     records = ({"value": other, "key": b"k", "partition": number} for number in range(PARTITIONS))
     operating.write(topics.bootstrap_servers, topics.input, records)
@@ -156,7 +142,7 @@ def test_committed_offsets_of_a_new_topic_may_begin_at_its_beginning(topics: Top
 
 def test_a_topic_that_is_made_again_while_it_is_verified_gives_no_verdict(topics: Topics) -> None:
     """The records that were read belong to two topics."""
-    enrich(topics, fill(topics, OLD_END), topic_id(topics.bootstrap_servers, topics.input))
+    enrich(topics, fill(topics, OLD_END), topic_id(topics.bootstrap_servers, topics.input) or "")
     made: list[str] = []
 
     def progress(doing: str, _done: int, _total: int) -> None:

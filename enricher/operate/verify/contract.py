@@ -54,10 +54,9 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input record that an output names. `topic_id`: that of its topic, if it was known.
+    """The input record that an output names. `topic_id`: that of its topic; None for a dead letter that does not name it.
 
-    `record_id`: the one in its header; None for dead letters, which have none. `version`: the same, and None for records of
-    workers that wrote no versions. `omitted`: only of dead letters.
+    `record_id`, `version`: those in its headers; None for dead letters, which have none. `omitted`: only of dead letters.
     """
 
     topic: str
@@ -86,10 +85,10 @@ def dead_letter_headers_by_name(message: Message) -> HeaderValues:
     return dict(split_headers(message)[1])
 
 
-def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
+def record_id(source: Source) -> str:
     """The record id that the schema derives from an input record."""
-    name = topic if topic_id is None else f"{topic}/{topic_id}"
-    return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
+    name = f"{source.topic}/{source.topic_id}/{source.partition}/{source.offset}"
+    return str(uuid5(_RECORD_NAMESPACE, name))
 
 
 def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:
@@ -97,20 +96,20 @@ def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None
     source = _source(headers, "enricher")
     if (
         source is None
+        or source.topic_id is None
         or not headers.get("enricher.record.id")
-        or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
+        or headers.get("enricher.schema.version") != b"2"
         or headers.get("content-type") not in ({None} if tombstone else _FORMATS)
-        or not _is_version_or_none(headers)
+        or not _is_version(headers.get(_VERSION) or b"")
     ):
         return None
     stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
-    return replace(source, record_id=stated, version=int(headers[_VERSION] or b"") if _VERSION in headers else None)
+    return replace(source, record_id=stated, version=int(headers[_VERSION] or b""))
 
 
-def _is_version_or_none(headers: HeaderValues) -> bool:
-    """Whether the version is one of 63 bits, or there is none."""
-    stated = headers.get(_VERSION, b"0")
-    return stated is not None and bool(_DECIMAL.fullmatch(stated)) and int(stated) < 2**63
+def _is_version(stated: bytes) -> bool:
+    """Whether this is a version of 63 bits."""
+    return bool(_DECIMAL.fullmatch(stated)) and int(stated) < 2**63
 
 
 def source_of_dead_letter(headers: HeaderValues) -> Source | None:

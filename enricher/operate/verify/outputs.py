@@ -133,14 +133,10 @@ class Outputs:
 
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:
-            wanted = record_id(source.topic, source.partition, source.offset, source.topic_id)
-            self.checks.record_ids.note(place, ok=source.record_id == wanted)
+            self.checks.record_ids.note(place, ok=source.record_id == record_id(source))
 
     def _check_version(self, source: Source, place: Place) -> None:
-        if self.dead_letters:
-            return
-        if source.version is None:
-            self.counts["records without a version"] += 1
+        if source.version is None:  # dead letters have none
             return
         held = belongs_to(source.version, source)
         if held and same_topic(source.topic_id, self.topic_id):

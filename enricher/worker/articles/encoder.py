@@ -61,7 +61,7 @@ _RECORD = "enricher"
 _DEAD_LETTER = "enricher.dlq"
 _RECORD_OFFSET, _RECORD_ID = f"{_RECORD}.source.offset", f"{_RECORD}.record.id"
 _RECORD_VERSION = f"{_RECORD}.version"
-_VERSION_1, _VERSION_2 = ("enricher.schema.version", b"1"), ("enricher.schema.version", b"2")
+_HEADERS_VERSION = ("enricher.schema.version", b"2")
 _VARIANT_10 = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _JSON = b"application/json"
 
@@ -239,10 +239,11 @@ def record_headers(
     raw: RawRecord, *, version: int, tombstone: bool, content_type: bytes = _JSON
 ) -> list[tuple[str, bytes]]:
     """Headers of the output of `raw`, whose version is `version`. A tombstone has no content type."""
-    place, name, schema = _share(raw.partition, raw.topic_id)
+    assert raw.topic_id is not None, "brokers without topic ids are refused"
+    place, name = _share(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
     record_id = (_RECORD_ID, _record_id(name, offset).encode())
-    headers = [*place, (_RECORD_OFFSET, offset), record_id, (_RECORD_VERSION, b"%d" % version), schema]
+    headers = [*place, (_RECORD_OFFSET, offset), record_id, (_RECORD_VERSION, b"%d" % version), _HEADERS_VERSION]
     if not tombstone:
         headers.append(("content-type", content_type))
     return headers
@@ -291,18 +292,17 @@ def clip(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """Values that the records of a partition share: position headers, the hash of the id's beginning, the version."""
+    """Values that the records of a partition share: position headers, and the hash of the id's beginning."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash
-    schema: tuple[str, bytes]
 
 
 @lru_cache(maxsize=1024)
-def _share(partition: Partition, topic_id: str | None) -> _Shared:
-    topic = partition.topic if topic_id is None else f"{partition.topic}/{topic_id}"
-    name = sha1(RECORD_NAMESPACE.bytes + f"{topic}/{partition.number}/".encode(), usedforsecurity=False)
-    return _Shared(_place_headers(_RECORD, partition, topic_id), name, _VERSION_1 if topic_id is None else _VERSION_2)
+def _share(partition: Partition, topic_id: str) -> _Shared:
+    beginning = f"{partition.topic}/{topic_id}/{partition.number}/"
+    name = sha1(RECORD_NAMESPACE.bytes + beginning.encode(), usedforsecurity=False)
+    return _Shared(_place_headers(_RECORD, partition, topic_id), name)
 
 
 @lru_cache(maxsize=1024)
