@@ -19,7 +19,6 @@ from enricher.operate.dead_letters.letters import NewerRecords
 from enricher.operate.dead_letters.sender import Sender
 
 CRASHING_REDRIVE = __file__
-POINTS = ("begun", "produced", "flushed", "offsets-sent", "committed")
 BLIND = "blind-"
 
 

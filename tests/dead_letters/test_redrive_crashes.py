@@ -8,21 +8,18 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from dead_letters.crashing_redrive import BLIND, CRASHING_REDRIVE, POINTS
+from dead_letters.crashing_redrive import BLIND, CRASHING_REDRIVE
 from dead_letters.lettering import Place, expected, publish_and_die, redrive, redriven, with_headers
 from kafka.harness import Sent, publish
 from support.forked import Forked
-from support.patience import PATIENCE_S, wait_until
-from support.topics import Topics, make_topics
+from support.patience import PATIENCE_S
+from support.topics import Topics
 
 from enricher.operate.dead_letters.letters import REDRIVE_COUNT
-from tools.kafka import Cluster
-
-ALL_POINTS = [f"{point}:{nth}" for point in POINTS for nth in (1, 3)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +92,3 @@ def test_a_redrive_that_does_not_look_for_what_it_sent_would_double(topics: Topi
     found = redriven(topics, before.places)
     assert {1, 2} == set(found.values())
     assert expected(before.to_send) == Counter(set(found)), "nothing is lost"
-
-
-@pytest.mark.broker
-@pytest.mark.long
-@pytest.mark.timeout(1_800)
-def test_ten_crashes_and_a_restart_of_the_broker_double_nothing_of_5000(own_broker: Cluster) -> None:
-    """5,000 letters, of which 500 are superseded and 50 left by the loop guard: 4,450 are sent."""
-    topics = make_topics(own_broker.bootstrap_servers)
-    before = written(topics, 5_000, superseded=500, often=50)
-    assert 4_450 == len(before.to_send)
-    die_there(topics, ALL_POINTS, per_transaction=100)
-    settled = redriven(topics, before.places).total()
-    rest = started(topics, "committed:1000000", 100, "--rate", "200")
-    wait_until(lambda: redriven(topics, before.places).total() > settled + 200, PATIENCE_S, "it sends")
-    [node] = own_broker.nodes
-    node.stop()
-    node.start()
-    assert rest.wait(5 * PATIENCE_S) in {0, 4, 6}
-    redrive(topics)
-    assert_sent_once(topics, before)
-
-
-@pytest.fixture
-def own_broker() -> Iterator[Cluster]:
-    """A broker that may be restarted."""
-    cluster = Cluster()
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        cluster.stop()

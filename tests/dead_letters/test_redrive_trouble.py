@@ -37,18 +37,14 @@ def nothing() -> None:
 def hooks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Hook]]:
     """What the redrive's producer calls, one each time that it gets there.
 
-    `begun`: a transaction is. `written`: the client has all records, and has sent none. `before`, `after`: a commit.
+    `written`: the client has all records, and has sent none. `before`, `after`: a commit.
     """
-    waiting: dict[str, list[Hook]] = {name: [] for name in ("begun", "written", "before", "after")}
+    waiting: dict[str, list[Hook]] = {name: [] for name in ("written", "before", "after")}
 
     def call(name: str) -> None:
         (waiting[name].pop(0) if waiting[name] else nothing)()
 
     class HookedProducer(Producer):
-        def begin_transaction(self) -> None:
-            super().begin_transaction()
-            call("begun")
-
         def flush(self, *arguments: Any) -> int:  # noqa: ANN401  the client's own signature
             call("written")
             return super().flush(*arguments)
@@ -67,7 +63,7 @@ def fail() -> None:
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-@pytest.mark.parametrize("when", ["begun", "before", "after"])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_after_an_unknown_outcome_the_next_run_sends_each_once(
     topics: Topics, hooks: dict[str, list[Hook]], when: str
 ) -> None:

@@ -156,14 +156,6 @@ def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(assignment: Assign
         assignment.hold([], time.monotonic())
 
 
-def test_one_that_was_held_and_comes_back_is_not_held(assignment: Assignment) -> None:
-    """The loop has said it of another time."""
-    assignment.hold([PLACE], time.monotonic())
-    assignment.remove([PLACE])
-    assignment.add([TopicPartition(*PLACE)])
-    assert [PLACE] == assignment.partitions.of(State.READING)
-
-
 def test_what_is_not_read_yet_is_held_once_it_is(assignment: Assignment) -> None:
     """The loop says in each turn what it wants nothing of, and a start that is found late must not undo that."""
     assignment.partitions.rewind([PLACE], 0.0)
@@ -198,16 +190,6 @@ def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignmen
         assignment.hold([], now_s)
         assert TopicPartition(*OTHER, position) == quiet.sought[-1]
         assert (set(), [PLACE, OTHER]) == (quiet.paused, assignment.partitions.of(State.READING))
-
-
-def test_it_is_read_alone_for_as_long_again_if_another_one_was_read(assignment: Assignment) -> None:
-    """What comes meanwhile may have records that were fetched first."""
-    assignment.add([TopicPartition(*OTHER)])
-    silent_for(assignment, 65, busy=True)
-    assignment.add([TopicPartition(PLACE.topic, 0)])
-    silent_for(assignment, 10, after_s=65.0)
-    with pytest.raises(Stalled, match="articles 3 delivered"):
-        silent_for(assignment, 10, after_s=75.0)
 
 
 def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, quiet: Quiet) -> None:

@@ -101,19 +101,6 @@ def test_each_kind_of_bad_input_gives_one_dead_letter(
     assert {"title": 1, "url": 1} == counters.dropped_fields
 
 
-def test_an_output_that_the_broker_refuses_is_a_dead_letter(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
-) -> None:
-    """A tombstone without a key cannot be written to a compacted topic; the worker recovers and dead-letters it."""
-    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
-    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), Sent(None, None), as_sent(GOOD)])
-    run_worker(topics, monkeypatch, model)
-    records = read_all(topics.bootstrap_servers, topics.output)
-    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert_exactly_once([*records, *dead], places)
-    assert [headers_of(message)["enricher.dlq.error.type"] for message in dead] == [b"RefusedOutput"]
-
-
 @pytest.mark.parametrize(("told", "length_bytes"), [(True, 1_048_400), (False, 2_000_000)])
 def test_a_dead_letter_too_large_for_its_topic_takes_a_smaller_form(
     topics: Topics,

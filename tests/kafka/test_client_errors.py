@@ -28,17 +28,6 @@ def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCapt
     assert "Connection refused" in client_errors.explain(KafkaError(KafkaError._TRANSPORT))
 
 
-def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """A user who asked for debug lines gets all of them."""
-    caplog.set_level(logging.DEBUG, logger="librdkafka")
-    for _ in range(3):
-        ClientErrors().logger.debug("received a reply")
-    client_errors = ClientErrors()
-    for _ in range(3):
-        client_errors.logger.debug("received a reply")
-    assert 6 == len(caplog.messages)
-
-
 def test_a_replaced_producer_s_last_words_are_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
     """The client logs them as critical after each outage, when the worker closes the producer that it has replaced."""
     caplog.set_level(logging.INFO, logger="librdkafka")

@@ -65,14 +65,6 @@ def test_the_table_says_what_each_event_makes_of_each_state(state: State, event:
         assert state is partition.state
 
 
-def test_every_state_is_left_and_none_is_a_trap() -> None:
-    """A partition is read again from wherever it is, by events that only this worker decides on."""
-    ways_back, elsewhere = {Event.BEGIN, Event.RELEASE}, {*State} - {State.READING}
-    assert all(State.READING in AFTER[state].values() for state in elsewhere)
-    assert all(ways_back & AFTER[state].keys() for state in elsewhere)
-    assert all(Event.REWIND in AFTER[state] for state in State)
-
-
 @given(st.lists(st.sampled_from(Event), max_size=30))
 def test_whatever_happens_what_it_knows_fits_its_state(events: list[Event]) -> None:
     """A start where it is read or held, else a time since when; a start to be committed in the one state for it."""

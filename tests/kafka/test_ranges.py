@@ -216,16 +216,6 @@ def test_a_partition_without_a_leader_is_an_error(monkeypatch: pytest.MonkeyPatc
         inspector.ends("news", committed_only=True)
 
 
-def test_a_deadline_bounds_several_questions_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passed deadline leaves one attempt, however long the request timeout is."""
-    with (
-        inspector_of(monkeypatch, OFFSET_INVALID, timeout_s=60) as inspector,
-        pytest.raises(BrokerError, match="no answer from partitions 0"),
-        inspector.within(0.0),
-    ):
-        inspector.ends("news", [0], committed_only=True)
-
-
 def test_an_answer_that_the_client_never_gives_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client does not always keep its own bound; nothing may wait for it for ever, or end with a traceback."""
     administrator = Administrator(repeat(0))

@@ -123,14 +123,9 @@ def test_two_workers_of_two_groups_never_share_a_transactional_id() -> None:
     """Otherwise they would fence each other for ever: `news` + `en-0` and `news-en` + `0` did."""
     assert config("news", "en-0").transactional_id != config("news-en", "0").transactional_id
     assert config("news", "en/0").transactional_id != config("news/en", "0").transactional_id
+    assert "a%2Fb%25/c%2Fd" == config("a/b%", "c/d").transactional_id
     workers = list(product(ODD, ODD))
     assert len(workers) == len({config(*worker).transactional_id for worker in workers})
-
-
-def test_an_ordinary_id_can_be_read() -> None:
-    """It appears in messages, and in ACLs that people write."""
-    assert "news/en-0" == config("news", "en-0").transactional_id
-    assert "a%2Fb%25/c%2Fd" == config("a/b%", "c/d").transactional_id
 
 
 def test_the_prefix_of_a_group_covers_its_workers_and_nobody_elses() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -138,18 +137,6 @@ def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behav
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
         assert (0.0, 0) == (at.decoders.state().away_s, at.decoders.state().wanted)
-
-
-def test_an_outage_is_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """However many requests fail."""
-    caplog.set_level(logging.INFO, "enricher.worker.registry")
-    with serving(Registry({"7": TEXT}, behaviour=status(503))) as registry, desk(registry, tmp_path) as at:
-        at.try_(ref(7))
-        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4)
-        registry.behaviour = None
-        at.get(ref(7))
-    assert ["WARNING"] == [record.levelname for record in caplog.records]
-    assert "HTTP 503" in caplog.text
 
 
 def test_the_copy_on_disk_counts_only_while_the_registry_is_away(tmp_path: Path) -> None:

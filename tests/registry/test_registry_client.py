@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import ssl
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import trustme
-from support.http_serving import http_server
 from support.schema_registry import (
     Behaviour,
     Registry,
@@ -59,12 +54,6 @@ def test_a_url_that_cannot_be_right_is_refused_without_repeating_it(url: str) ->
     message = refusal(url, {})
     assert "registry.url" in message
     assert SECRET not in message
-
-
-def test_blanks_around_urls_are_nothing() -> None:
-    """And neither is a slash at the end."""
-    client = RegistryClient(f" {GOOD}/ , https://b ", {}, timeout_s=1.0, max_schema_bytes=1_000)
-    assert f"{GOOD}, https://b" == client.name
 
 
 @pytest.mark.parametrize(
@@ -286,36 +275,6 @@ def test_tls_with_an_authority_and_a_client_certificate_of_its_own(tmp_path: Pat
             client(registry.url, properties=files).schema(SEVEN)
         with pytest.raises(RegistryUnavailable):
             client(registry.url, properties=trust).schema(SEVEN)
-
-
-class _Forwarding(BaseHTTPRequestHandler):
-    """A proxy for plain HTTP that answers itself; `seen` has the addresses, and who asked."""
-
-    seen: ClassVar[list[tuple[str, str | None]]] = []
-
-    def do_GET(self) -> None:
-        """Answer as a registry that has the schema."""
-        self.seen.append((self.path, self.headers.get("Proxy-Authorization")))
-        text = json.dumps({"schema": TEXT}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
-
-
-def test_a_proxy_is_asked_for_the_registrys_address() -> None:
-    """The registry's name is for the proxy to look up."""
-    _Forwarding.seen.clear()
-    with http_server(_Forwarding) as url:
-        proxy = url.replace("http://", f"http://worker:{PASSWORD}@")
-        assert TEXT == client("http://registry.invalid:8081", properties={"proxy": proxy}).schema(SEVEN).text
-    [(address, credentials)] = _Forwarding.seen
-    assert address.startswith("http://registry.invalid:8081/schemas/ids/7")
-    assert credentials == f"Basic {base64.b64encode(f'worker:{PASSWORD}'.encode()).decode()}"
 
 
 def test_a_proxy_that_is_away_is_an_outage_without_its_password() -> None:

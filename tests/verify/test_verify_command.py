@@ -91,19 +91,6 @@ def test_a_violation_is_exit_code_8_and_names_the_place(topics: Topics) -> None:
     assert "text" not in result.stdout
 
 
-@pytest.mark.broker
-def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
-    """Options override settings; a broker's refusal keeps its exit code."""
-    complete(topics)
-    options = ("--input", topics.input, "--output", topics.output, "--dead-letters", topics.dead_letters)
-    servers = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": topics.bootstrap_servers}
-    result = run("verify", *options, "--group", topics.group, env=servers)
-    assert result.exit_code == 0, result.output
-    assert "the promise holds" in result.stdout
-    missing = run("verify", "--input", "never-made", env=topics.environment)
-    assert getattr(missing.exception, "exit_code", None) == 4
-
-
 def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown check is no failure, and the verdict mentions it."""
     lost = Check("lost", "all are there", checked=3, doubt="the oldest are deleted")
