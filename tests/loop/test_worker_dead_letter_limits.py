@@ -84,7 +84,7 @@ def test_a_partition_that_begins_with_the_one_beyond_is_marked_too() -> None:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("visit", [1, 2])
 def test_a_transaction_that_fails_or_is_in_doubt_counts_at_most_once(step: str, visit: int) -> None:
-    """One that took effect although the worker did not learn it is not counted; a recovery gives nothing back."""
+    """One that took effect although the worker did not learn it is not counted."""
     world = World(partitions=1)
     process = started(world, fault=Faults(step, TransactionTrouble(step), visit))
     world.put(*[INVALID] * 12)
@@ -93,6 +93,21 @@ def test_a_transaction_that_fails_or_is_in_doubt_counts_at_most_once(step: str, 
     ended(world, process)
     assert letters_in(world) == world.log.committed[FIRST]
     assert LIMIT <= letters_in(world) <= LIMIT + 12 * (step == "committed")
+
+
+def test_recoveries_leave_no_more_to_a_worker_than_it_had() -> None:
+    """At the limit, transaction after transaction fails."""
+    world = World(partitions=1)
+    process = started(world, fault=Faults("begin", TransactionTrouble("begin"), 4, 6, 8))
+    world.put(*[INVALID] * LIMIT)
+    world.steps(process, until=world.done)
+    for _ in range(3):
+        world.put(None)
+        world.steps(process, until=world.done)
+    assert process.counters.recoveries > 0
+    world.put(*[INVALID] * 60)
+    ended(world, process)
+    assert letters_in(world) == LIMIT
 
 
 def test_crossing_it_while_partitions_are_revoked_commits_nothing_beyond() -> None:

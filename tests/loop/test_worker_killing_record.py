@@ -201,6 +201,17 @@ def test_giving_a_partition_up_in_order_takes_the_attempt_back() -> None:
     second.until(lambda: world.log.marks[kept] == Mark(2))
 
 
+def test_a_suspect_partition_that_is_gone_limits_nothing() -> None:
+    """Its next owner takes its records alone; this worker takes many records at a time again."""
+    world = World()
+    world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
+    world.put(*[SHORT] * 4)
+    life = Life(world)
+    life.until(lambda: life.alone)
+    life.process.worker.lost([FIRST])
+    assert not life.alone
+
+
 @pytest.mark.parametrize("step", ["begin", "send_offsets", "commit", "committed"])
 def test_a_recovery_is_no_death(step: str) -> None:
     """A process that lives counts one attempt, however often its transactions fail, that of the count included."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from loop.faults import Fault, Faults, no_fault
 from loop.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
+from enricher.errors import TransactionTrouble
 from enricher.worker.records import Partition
 from enricher.worker.rules.load import Cadence
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 
 
-def world_with_one_worker() -> tuple[World, Process]:
+def world_with_one_worker(fault: Fault = no_fault) -> tuple[World, Process]:
     """A worker with both partitions that publishes only when it must."""
     world = World()
-    process = world.start(limits=replace(LIMITS, publish_interval_s=1e9))
+    process = world.start(fault=fault, limits=replace(LIMITS, publish_interval_s=1e9))
     process.worker.pacing.cadence.note_try(0.0)
     process.source.open(process.worker)
     process.worker.step()
@@ -95,3 +98,19 @@ def test_lost_partitions_publish_nothing() -> None:
     assert world.log.committed == {FIRST: 0}
     process.worker.pacing.cadence = Cadence(0.25, share=0.0, now_s=0.0)
     world.steps(process, until=world.done)
+
+
+@pytest.mark.parametrize(("step", "visit"), [("begin", 2), ("produce", 1), ("committed", 2)])
+def test_a_partition_is_given_up_also_if_its_last_transaction_fails(step: str, visit: int) -> None:
+    """The rest is rewound; whether it was committed is read from the log. The first transaction counts the attempts."""
+    world, process = world_with_one_worker(fault=Faults(step, TransactionTrouble(step), visit))
+    world.put(*[INVALID] * 4, partition=0)
+    world.put(*[INVALID] * 4, partition=1)
+    process.worker.step()
+    assert process.counters.recoveries == 0
+    other = world.start("worker-1").joined()
+    process.worker.step()
+    assert process.counters.recoveries == 1
+    assert len(process.tracker.partitions) == 1
+    process.worker.pacing.cadence = Cadence(0.25, share=0.0, now_s=0.0)
+    world.steps(process, other, until=world.done)

@@ -29,6 +29,25 @@ def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: st
     assert process.counters.recoveries == 1
 
 
+@pytest.mark.parametrize("step", ["recover", "rewind"])
+def test_a_recovery_that_fails_is_tried_again(step: str) -> None:
+    """Trouble while recovering, even with half of the partitions rewound, only means another attempt."""
+    world = World(partitions=4)
+    faults = Faults("commit", TransactionTrouble("commit"), 1)
+    more = Faults(step, TransactionTrouble(step), 1, 2, 5)
+
+    def fault(at: str) -> None:
+        faults(at)
+        more(at)
+
+    process = world.start(fault=fault).joined()
+    for partition in range(4):
+        world.put(*[SHORT] * 10, partition=partition)
+    world.steps(process, until=world.done)
+    assert process.counters.recoveries == 1
+    assert more.seen["recover"] >= 3
+
+
 def test_stopping_in_a_recovery_that_is_half_done_commits_nothing() -> None:
     """With a new producer and positions that are not rewound, one more transaction would skip what was forgotten."""
     world = World(partitions=1)
