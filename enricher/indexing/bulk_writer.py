@@ -28,7 +28,7 @@ from enricher.worker.settings import IndexSettings
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_FIRST_PAUSE_S = 0.25
 _REPEAT_S = 60.0
 _MAX_BATCH_BYTES = 8_000_000
 """The most bytes of one request, unless a single document is larger. A node refuses more than 100 MB by default, and one
@@ -165,7 +165,9 @@ class BulkWriter:
         if self.stuck_s > self._settings.give_up_s:
             message = f"the search index has taken no document for {self._settings.give_up_s:g} s: {self.reason}"
             raise RecoveryExhausted(message)
-        self._control.serve(doubling_pause_s(self._failures, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
+        self._control.serve(
+            doubling_pause_s(self._failures, first_s=_FIRST_PAUSE_S, longest_s=self._settings.retry_max_s)
+        )
         return not self._control.over()
 
 

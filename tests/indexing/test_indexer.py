@@ -225,7 +225,7 @@ def test_an_indexer_that_waits_for_the_index_ends_when_it_is_asked(stage: Stage,
     """At once, and without a commit."""
     stage.publish(Publishers().story(4))
     search.behaviours.extend([refuse(503)] * 1_000)
-    with stage.indexer() as indexer:
+    with stage.indexer(index__retry_max_s="30") as indexer:
         wait_until(lambda: len(search.sizes) > 2, PATIENCE_S, "it tries again")
         indexer.terminate()
         assert 0 == indexer.wait(PATIENCE_S)

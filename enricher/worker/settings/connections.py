@@ -201,6 +201,12 @@ class IndexSettings(Group):
         description="Documents of one bulk request at most. It begins with a quarter, grows while requests succeed, and "
         "shrinks when the index is busy (HTTP 429) or finds a request too large (413).",
     )
+    retry_max_s: float = Field(
+        30.0,
+        gt=0,
+        le=300,
+        description="Longest pause in seconds between two tries of what the index could not take; the first is 0.25 s.",
+    )
     give_up_s: float = Field(
         600.0,
         ge=1,
