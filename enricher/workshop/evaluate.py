@@ -35,7 +35,7 @@ from enricher.workshop.gate.scoring import CountArray, Score, count_by_text, lab
 def model_evaluate(
     model: ModelArgument,
     *,
-    gold: Annotated[Path, typer.Option(help="Labelled texts: JSON lines or CoNLL columns (deploy/models.md).")],
+    gold: Annotated[Path, typer.Option(help="Labelled texts: JSON lines or CoNLL columns (deploy/quality-gate.md).")],
     device: DeviceOption = "auto",
     precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: the worker's choice.")] = "auto",
     as_json: JsonOption = False,
