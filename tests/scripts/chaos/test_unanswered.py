@@ -1,4 +1,4 @@
-"""Requests that are answered late or never: commits, trials, the search for a coordinator, idle clients."""
+"""Requests that are answered late or never: commits, the search for a coordinator, idle clients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from typing import cast
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for, encoder_of, unguarded
 from kafka.harness import as_sent, assert_exactly_once, publish, short_articles, worker
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
 from support.topics import Topics
 
-from enricher.operate.doctor.promises import PROMISES
-from enricher.operate.doctor.transactions import Trials
 from enricher.operate.verify.verification import verify
 from enricher.worker.kafka.sink import TransactionalSink
 from enricher.worker.kafka.source import KafkaSource
@@ -140,20 +137,3 @@ def test_the_check_before_a_start_outlives_a_late_coordinator(proxy: Proxy, topi
     )
     assert delay.caught.is_set()
     assert (0, "checked\n") == (done.returncode, done.stdout), done.stderr
-
-
-LIMIT_S = 6.0
-
-
-def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, topics: Topics) -> None:
-    """The first trial reports that it was undecided, no other begins after the limit, and the topic is deleted."""
-    config = config_for(topics, bootstrap_servers=proxy.addresses)
-    with Trials(config) as trials:
-        proxy.apply(silence := Delay(Match({Api.END_TXN}), 3600))
-        outcomes = {promise.name: outcome for promise, outcome in trials.outcomes(LIMIT_S)}
-    assert silence.caught.is_set()
-    assert outcomes.keys() == {promise.name for promise in PROMISES}
-    assert [name for name, outcome in outcomes.items() if outcome.holds] == []
-    assert outcomes["commit and abort"].holds is None
-    left = AdminClient({"bootstrap.servers": topics.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
-    assert [name for name in left if name.startswith(trials.name)] == []

@@ -1,8 +1,7 @@
-"""What `scripts/demo` and `scripts/kafka` run, with the packages that they install, and no others; and its second task."""
+"""What `scripts/demo` and `scripts/kafka` run, with the packages that they install, and no others."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -12,12 +11,10 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from enricher.distribution import DISTRIBUTION
 from tools import ROOT
 from tools.demo.__main__ import how_to_find_it
-from tools.demo.report import show_tasks
 
 HIDING = """
 import sys
@@ -85,12 +82,3 @@ def test_its_last_line_is_how_a_shell_finds_the_program() -> None:
     done = subprocess.run(["bash", "-c", how_to_find_it()], cwd="/", capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
     assert "enricher" in done.stdout
-
-
-def test_the_genre_of_each_article_is_shown() -> None:
-    """Of those that have a record."""
-    record = {"id": "a", "classifications": [{"task": "genre", "label": "news", "score": 0.9}]}
-    shown = io.StringIO()
-    articles = [{"id": name, "title": f"<{name}>"} for name in ("a", "b")]
-    show_tasks(Console(file=shown, width=150), articles, {"a": record})
-    assert [["<a>", "news", "0.90"]] == [line.split() for line in shown.getvalue().splitlines() if line[0:1] == "<"]

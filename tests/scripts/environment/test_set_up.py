@@ -1,4 +1,4 @@
-"""scripts/environment.sh with its real tools, in a small repository and with a package index on loopback."""
+"""scripts/environment.sh with its real tools, in a small repository and with an index on loopback; and what it refuses."""
 
 from __future__ import annotations
 
@@ -214,22 +214,11 @@ def test_a_wheel_with_another_hash_is_refused(repository: Repository) -> None:
     assert (before, "") == repository.run("bench")
 
 
-@pytest.fixture
-def finished(tmp_path: Path) -> Path:
-    """A repository whose last set-up ended, as far as its stamp tells, with the Python of this test."""
-    (tmp_path / "scripts" / "locked").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / ".venv" / ".installed").write_text(f"{tmp_path}\na lock that was replaced\n")
-    shutil.copy2(SCRIPTS / "environment.sh", tmp_path / "scripts")
-    return tmp_path
-
-
 def sourced(repository: Path, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a function of environment.sh."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON", "SSL_"))}
     return subprocess.run(
-        ["bash", "-c", f". '{repository}/scripts/environment.sh'; base_python=${{PYTHON:-none}}; {command}"],
+        ["bash", "-c", f". '{repository}/scripts/environment.sh'; {command}"],
         env={**kept, **environment},
         capture_output=True,
         text=True,
@@ -237,19 +226,13 @@ def sourced(repository: Path, command: str, **environment: str) -> subprocess.Co
     )
 
 
-def test_a_finished_set_up_can_be_changed(finished: Path) -> None:
-    """With the Python that made it, or where the user asks for none."""
-    assert 0 == sourced(finished, "environment_can_be_changed").returncode
-    assert 0 == sourced(finished, "environment_can_be_changed", PYTHON=sys.executable).returncode
-
-
-def test_uv_is_told_what_pip_knows_of_the_index(finished: Path) -> None:
+def test_uv_is_told_what_pip_knows_of_the_index(tmp_path: Path) -> None:
     """From variables and from files: uv reads neither."""
-    settings = finished / "pip.conf"
+    settings = tmp_path / "pip.conf"
     settings.write_text("[global]\nindex-url = https://mirror/simple\nproxy = http://proxy:3128\n")
     told = sourced(
-        finished,
-        "tell_uv_what_pip_knows; env",
+        SCRIPTS.parent,
+        f"python='{sys.executable}'; tell_uv_what_pip_knows; env",
         PIP_CONFIG_FILE=str(settings),
         PIP_CERT="/own/ca.pem",
         PIP_EXTRA_INDEX_URL="https://a/simple https://b/simple",
@@ -262,3 +245,60 @@ def test_uv_is_told_what_pip_knows_of_the_index(finished: Path) -> None:
         "SSL_CERT_FILE=/own/ca.pem",
         "HTTPS_PROXY=http://proxy:3128",
     } <= set(told.stdout.splitlines())
+
+
+COMMANDS = sorted(each.name for each in SCRIPTS.iterdir() if each.is_file() and not each.suffix)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Copy the scripts into a repository where nothing is set up."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    for name in ("environment.sh", *COMMANDS):
+        shutil.copy2(SCRIPTS / name, scripts / name)
+    return scripts
+
+
+def run(script: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script from another folder with the given environment variables."""
+    return subprocess.run(
+        [str(script), *arguments],
+        cwd="/",
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_needs_no_set_up(bare: Path, name: str) -> None:
+    """`--help` explains the script at once and installs nothing."""
+    asked = run(bare / name, "--help")
+    assert asked.returncode == 0
+    assert f"scripts/{name}" in asked.stdout
+    assert not (bare.parent / ".venv").exists()
+
+
+def test_unfit_python_is_refused_with_the_version_needed(bare: Path, tmp_path: Path) -> None:
+    """A Python that is too old is named, with what is needed instead, before anything is written."""
+    old = tmp_path / "old-python"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.1"\nexit 1\n')
+    old.chmod(0o755)
+    refused = run(bare / "test", PYTHON=str(old))
+    assert refused.returncode == 1
+    assert "3.11 or newer" in refused.stderr
+    assert "Python 3.8.1" in refused.stderr
+    assert not (bare.parent / ".venv").exists()
+
+
+def test_python_without_venv_is_told_what_to_install(bare: Path, tmp_path: Path) -> None:
+    """Debian splits venv from Python: the message names the modules before anything is written."""
+    crippled = tmp_path / "crippled-python"
+    crippled.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; esac\nexit 0\n')
+    crippled.chmod(0o755)
+    refused = run(bare / "check", PYTHON=str(crippled))
+    assert refused.returncode == 1
+    assert "venv and ensurepip" in refused.stderr
+    assert not (bare.parent / ".venv").exists()
