@@ -20,7 +20,7 @@ from enricher.worker.inference.checkpoint.folder import Checkpoint
 from enricher.worker.inference.device.hardware import available_cores
 from enricher.worker.inference.run.selection import problem_of, variants_for
 from enricher.worker.runtime.devices import Precision
-from tools import ROOT
+from tools import MINILM
 from tools.bench.bench import Bench
 from tools.bench.gpu.checkpoints import Shape, write_labelled
 from tools.bench.legs.peers import Plan, compare
@@ -30,8 +30,6 @@ from tools.bench.peers.results import OURS
 from tools.bench.peers.transfer import Options
 from tools.bench.runs import describe
 
-WORDS = ROOT / "tests" / "data" / "newswire-minilm"
-"""The folder whose tokenizer all have, so that all have the same tokens."""
 BERT = Shape(
     model_type="bert",
     vocab_size=0,  # the tokenizer's
@@ -99,8 +97,8 @@ def main(
 
 
 def measure(bench: Bench, family: str, scratch: Path) -> Iterator[Row]:
-    """The rows of one family, in each precision that this machine has."""
-    checkpoint = Checkpoint.open(write_labelled(scratch / family, SHAPES[family], WORDS))
+    """The rows of one family, in each precision that this machine has. All have one tokenizer, and so the same tokens."""
+    checkpoint = Checkpoint.open(write_labelled(scratch / family, SHAPES[family], MINILM))
     for precision in PRECISIONS:
         fitting = (
             each for each in variants_for("cpu") if each.precision == precision and problem_of(checkpoint, each) is None

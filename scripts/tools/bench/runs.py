@@ -114,11 +114,6 @@ class Run:
         """Mean number of cores that other processes used."""
         return self.load.others_cores
 
-    @property
-    def disturbed(self) -> bool:
-        """Whether other processes used more than `QUIET_CORES`."""
-        return self.others_cores > QUIET_CORES
-
 
 class Disturbable(Protocol):
     """A result that knows how many cores other processes used meanwhile."""

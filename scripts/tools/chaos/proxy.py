@@ -59,10 +59,6 @@ class Wire:
             self._broker.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def hang_up(self) -> None:
-        """Close the client's side at once; what the client has sent still reaches the broker."""
-        self._client.transport.abort()
-
     def cut(self) -> None:
         """Reset both sides; frames in transit are lost."""
         self._client.transport.abort()
@@ -88,7 +84,7 @@ class Wire:
     async def _verdict_on(self, request: Request, arrived_s: float, *, is_reply: bool) -> Verdict:
         """Ask all rules, in order, about a request or its reply."""
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
-            verdict = await rule.judge(self, arrived_s, is_reply=is_reply)
+            verdict = await rule.judge(self._client.transport.abort, arrived_s, is_reply=is_reply)
             if verdict is not Verdict.PASS:
                 return verdict
         return Verdict.PASS

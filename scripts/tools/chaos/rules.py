@@ -13,11 +13,10 @@ import struct
 import threading
 import time
 from asyncio import StreamReader
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Protocol
 
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")  # api, version, correlation id, length of the client's id
@@ -77,12 +76,8 @@ class Verdict(Enum):
     """Reset the whole connection."""
 
 
-class Connection(Protocol):
-    """The connection that a request came from, as far as a rule may touch it."""
-
-    def hang_up(self) -> None:
-        """Close the client's side; what the client has sent still reaches the broker."""
-        ...
+HangUp = Callable[[], None]
+"""Closes the client's side of the connection; what the client has sent still reaches the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ class Rule:
         self.lifted = asyncio.Event()
         """Only for the proxy's thread."""
 
-    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+    async def judge(self, hang_up: HangUp, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
         """Decide about a request to the broker, or a reply to the client, that arrived at `arrived_s` (monotonic)."""
         return Verdict.PASS
 
@@ -128,15 +123,15 @@ class Watch(Rule):
         super().__init__(match)
         self._left = nth
 
-    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+    async def judge(self, hang_up: HangUp, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
         if is_reply is self.of_replies:
             self._left -= 1
             if self._left == 0:
                 self.caught.set()
-                return await self.act(connection)
+                return await self.act(hang_up)
         return Verdict.PASS
 
-    async def act(self, connection: Connection) -> Verdict:  # noqa: ARG002
+    async def act(self, hang_up: HangUp) -> Verdict:  # noqa: ARG002
         """Treat the frame that was caught."""
         return Verdict.PASS
 
@@ -158,9 +153,9 @@ class Hold(Watch):
         super().__init__(match, nth)
         self._hang_up = hang_up
 
-    async def act(self, connection: Connection) -> Verdict:
+    async def act(self, hang_up: HangUp) -> Verdict:
         if self._hang_up:
-            connection.hang_up()
+            hang_up()
         await self.lifted.wait()
         return Verdict.PASS
 
@@ -168,7 +163,7 @@ class Hold(Watch):
 class DropReply(Answered):
     """Drops the reply to the `nth` matching request: the broker has executed it, and the client does not learn of it."""
 
-    async def act(self, connection: Connection) -> Verdict:  # noqa: ARG002
+    async def act(self, hang_up: HangUp) -> Verdict:  # noqa: ARG002
         return Verdict.DROP
 
 
@@ -179,7 +174,7 @@ class Delay(Rule):
         super().__init__(match)
         self._seconds = seconds
 
-    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+    async def judge(self, hang_up: HangUp, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
         self.caught.set()
         left_s = arrived_s + self._seconds - time.monotonic()
         with suppress(TimeoutError):
@@ -192,7 +187,7 @@ class Cut(Rule):
 
     cuts_at_once = True
 
-    async def judge(self, connection: Connection, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
+    async def judge(self, hang_up: HangUp, arrived_s: float, *, is_reply: bool) -> Verdict:  # noqa: ARG002
         if is_reply:
             return Verdict.PASS
         self.caught.set()

@@ -53,43 +53,30 @@ class Shape:
         return float((products + attention).sum())
 
 
+BERT_LARGE = Shape(
+    model_type="bert",
+    vocab_size=30_522,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+    max_position_embeddings=512,
+)
 SHAPES = {
-    "xlm-r-large": Shape(
-        model_type="xlm-roberta",
-        vocab_size=250_002,
-        hidden_size=1024,
-        num_hidden_layers=24,
-        num_attention_heads=16,
-        intermediate_size=4096,
-        max_position_embeddings=514,
-        type_vocab_size=1,
+    "bert-large": BERT_LARGE,
+    "xlm-r-large": replace(
+        BERT_LARGE, model_type="xlm-roberta", vocab_size=250_002, max_position_embeddings=514, type_vocab_size=1
     ),
-    "bert-base": Shape(
-        model_type="bert",
+    "bert-base": replace(
+        BERT_LARGE,
         vocab_size=28_996,
         hidden_size=768,
         num_hidden_layers=12,
         num_attention_heads=12,
         intermediate_size=3072,
-        max_position_embeddings=512,
     ),
-    "bert-large": Shape(
-        model_type="bert",
-        vocab_size=30_522,
-        hidden_size=1024,
-        num_hidden_layers=24,
-        num_attention_heads=16,
-        intermediate_size=4096,
-        max_position_embeddings=512,
-    ),
-    "tiny": Shape(
-        model_type="bert",
-        vocab_size=1000,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=128,
-        max_position_embeddings=512,
+    "tiny": replace(
+        BERT_LARGE, vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128
     ),
 }
 

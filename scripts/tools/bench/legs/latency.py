@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -23,7 +23,7 @@ from tools.bench.legs.peers import order
 from tools.bench.load import Mix, articles, poisson
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Plot, Series, Table
-from tools.bench.runs import Load, Spread, cpu_s, p99, percentile, quiet
+from tools.bench.runs import Spread, cpu_s, p99, percentile, quiet
 from tools.bench.watching import count_for, run_backlog, run_meanwhile
 from tools.topics import Topics
 from tools.worker_parts import tasks_of
@@ -207,16 +207,6 @@ class Traffic:
         return Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, self.values, self.due_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The client's report, and the processor time meanwhile."""
-
-    client: Mapping[str, Any]
-    load: Load
-    worker_cpu_s: float
-    transactions: int
-
-
 def measure_worker(bench: Bench, traffic: Traffic) -> Measured:
     """Run the worker here, and publisher and reader in another process, until every article is visible."""
     with (
@@ -227,10 +217,9 @@ def measure_worker(bench: Bench, traffic: Traffic) -> Measured:
         settings = bench.settings_for(topics)
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         client.say(traffic.job(bench, topics))
-        seen = run_meanwhile(
-            worker, lambda: _watch(bench, client, time.process_time, lambda: worker.counters.transactions)
+        return run_meanwhile(
+            worker, lambda: _watch(bench, traffic, client, time.process_time, lambda: worker.counters.transactions)
         )
-    return _result(traffic, seen, seen.transactions)
 
 
 def measure_naive(bench: Bench, traffic: Traffic, process: Child) -> Measured:
@@ -239,36 +228,34 @@ def measure_naive(bench: Bench, traffic: Traffic, process: Child) -> Measured:
         job = traffic.job(bench, topics)
         client.say(job)
         done = pool.submit(process.ask, **order(topics, {}, job.warm + len(traffic.values)))
-        seen = _watch(bench, client, lambda: cpu_s(process.pid))
+        measured = _watch(bench, traffic, client, lambda: cpu_s(process.pid), lambda: 0)
         transferred = done.result()
     # The loop counts its warm-up too.
     transactions = transferred["transactions"] * len(traffic.values) / transferred["articles"]
-    return _result(traffic, seen, transactions)
+    return replace(measured, transactions=transactions)
 
 
 def _watch(
-    bench: Bench, client: Child, worker_cpu_s: Callable[[], float], transactions: Callable[[], int] = lambda: 0
-) -> _Seen:
+    bench: Bench, traffic: Traffic, client: Child, worker_cpu_s: Callable[[], float], transactions: Callable[[], int]
+) -> Measured:
     """Measure between the client's first and last article."""
     client.hear()  # it has warmed up, and begins
     meter, before_s, before = bench.meter(), worker_cpu_s(), transactions()
     answer = client.hear()
-    return _Seen(answer, meter.read(), worker_cpu_s() - before_s, transactions() - before)
-
-
-def _result(traffic: Traffic, seen: _Seen, transactions: float) -> Measured:
-    client, due_s, load = seen.client, traffic.due_s, seen.load
-    latencies_ms = [1000 * (seen_s - when_s) for seen_s, when_s in zip(client["seen_s"], due_s, strict=True)]
+    load, used_s, ended = meter.read(), worker_cpu_s() - before_s, transactions() - before
+    due_s = traffic.due_s
+    late_s = [sent_s - when_s for sent_s, when_s in zip(answer["sent_s"], due_s, strict=True)]
+    latencies_ms = [1000 * (seen_s - when_s) for seen_s, when_s in zip(answer["seen_s"], due_s, strict=True)]
     return Measured(
         latencies_ms[traffic.first_counted :],
-        len(due_s),
-        load.seconds,
-        rate_between(client["seen_s"], traffic.seconds / 3, traffic.seconds),
-        transactions,
-        seen.worker_cpu_s,
-        load.broker_cores * load.seconds,
-        load.others_cores,
-        1000 * percentile([sent_s - when_s for sent_s, when_s in zip(client["sent_s"], due_s, strict=True)], 0.99),
+        articles=len(due_s),
+        seconds=load.seconds,
+        visible_per_s=rate_between(answer["seen_s"], traffic.seconds / 3, traffic.seconds),
+        transactions=ended,
+        worker_cpu_s=used_s,
+        broker_cpu_s=load.broker_cores * load.seconds,
+        others_cores=load.others_cores,
+        publisher_late_p99_ms=1000 * percentile(late_s, 0.99),
     )
 
 

@@ -37,6 +37,8 @@ class CommandKilled(Fault):
     """Kills a command with `kill -9` in its transactions, drops an answer to EndTxn, and lets it come to its end."""
 
     command: ClassVar[Sequence[str]]
+    on_live_topics: ClassVar[bool]
+    """Whether the settings of the command name the live group and topics, or topics of its own."""
     records = 150
 
     def choose(self) -> None:
@@ -72,14 +74,10 @@ class CommandKilled(Fault):
 
     def run(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start `enricher` behind the proxy, with these arguments."""
-        settings = settings_of(self.scene.proxy.addresses, self.names, self.topics.group)
+        names = self.scene.names if self.on_live_topics else self.topics
+        settings = settings_of(self.scene.proxy.addresses, names, self.topics.group)
         settings = {**settings, "worker": settings["worker"] | {"max_articles_per_second": _RATE}}
         return self.scene.launch(("tools.chaos.worker", *options), environment_of(settings), self._log)
-
-    @property
-    @abstractmethod
-    def names(self) -> Topics:
-        """The group and topics in the settings of the command."""
 
     # ---- inside
 
@@ -128,6 +126,7 @@ class ReplayKilled(CommandKilled):
 
     name = "replay killed (kill -9)"
     command = ("replay",)
+    on_live_topics = True
 
     def prepare(self) -> Sequence[str]:
         servers = self.scene.cluster.bootstrap_servers
@@ -155,17 +154,13 @@ class ReplayKilled(CommandKilled):
         short = sum(committed[number] < end for number, end in self.ends.items())
         return _compared(wanted, found) | Counter(short=short)
 
-    @property
-    def names(self) -> Topics:
-        """Those of the live workers."""
-        return self.scene.names
-
 
 class RedriveKilled(CommandKilled):
     """Dead letters without a key, which no newer record can supersede, that a worker made of unreadable inputs."""
 
     name = "redrive killed (kill -9)"
     command = ("dead-letters", "redrive")
+    on_live_topics = False
     _partitions = 3
 
     def prepare(self) -> Sequence[str]:
@@ -182,11 +177,6 @@ class RedriveKilled(CommandKilled):
         if codes[-1] != 0:
             self.broken.append(f"no dead letters to redrive: the replay ended with {codes}")
         return "--rate", _RATE
-
-    @property
-    def names(self) -> Topics:
-        """Its own."""
-        return self.topics
 
     def check(self) -> Counter[str]:
         """Each input is in its partition twice: as it was, and once more with the count of its redrives."""
