@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.patience import PATIENCE_S
+from typer.testing import CliRunner, Result
 
 from tools import SCRIPTS, ports
 from tools.kafka import Cluster, ClusterError
@@ -32,48 +32,27 @@ pytestmark = pytest.mark.broker
 EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
 
 
-class Done(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The commands, with their data in a folder: those that start or end processes in one, the others in this one."""
+    """The commands, with their data in a folder."""
 
     folder: Path
-    monkeypatch: pytest.MonkeyPatch
-    capfd: pytest.CaptureFixture[str]
 
-    def process(self, *arguments: str) -> Done:
-        """Run a command in a process."""
-        command = [sys.executable, "-m", "tools.kafka", *self._with_data(arguments)]
+    def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run that command in a process, which its nodes outlive."""
+        command = [sys.executable, "-m", "tools.kafka", "start", *arguments, "--data", str(self.folder)]
         environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-        return Done(done.returncode, done.stdout, done.stderr)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
-    def __call__(self, *arguments: str) -> Done:
+    def __call__(self, *arguments: str) -> Result:
         """Run a command in this process."""
-        self.monkeypatch.setattr(sys, "argv", ["tools.kafka", *self._with_data(arguments)])
-        with pytest.raises(SystemExit) as ended:
-            commands.main()
-        said = self.capfd.readouterr()
-        if isinstance(ended.value.code, str):  # the interpreter would print it and exit with 1
-            return Done(1, said.out, ended.value.code)
-        return Done(ended.value.code or 0, said.out, said.err)
-
-    def _with_data(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        has_data = arguments[0] in {"start", "status", "stop"}
-        return (*arguments, "--data", str(self.folder)) if has_data else arguments
+        return CliRunner().invoke(commands.app, [*arguments, "--data", str(self.folder)])
 
 
 @pytest.fixture
-def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Script]:
+def kafka(tmp_path: Path) -> Iterator[Script]:
     """The commands on a temporary folder; stops what a failed test left running."""
-    yield Script(tmp_path, monkeypatch, capfd)
+    yield Script(tmp_path)
     end(tmp_path.resolve())
 
 
@@ -82,47 +61,44 @@ def test_a_day_with_kafka(kafka: Script, tmp_path: Path, version: str) -> None:
     """Start, start again, status, stop, stop again, status: each works, topics survive, and versions are not mixed."""
     port = str(free_ports(1)[0])
     address = f"127.0.0.1:{port}"
-    start = ("start", "--version", version, "--port", port)
-    first = kafka.process(*start)
-    assert (0, f"{EXPORT}{address}\n") == (first.code, first.out)
+    start = ("--version", version, "--port", port)
+    first = kafka.start(*start)
+    assert (0, f"{EXPORT}{address}\n") == (first.returncode, first.stdout)
     client = AdminClient({"bootstrap.servers": address})
     client.create_topics([NewTopic("kept", 1)])["kept"].result(PATIENCE_S)
 
-    again = kafka(*start)
-    assert (0, first.out) == (again.code, again.out)
-    assert "is already running" in again.err
+    again = kafka("start", *start)
+    assert (0, first.stdout) == (again.exit_code, again.stdout)
+    assert "is already running" in again.stderr
     assert len(list(processes_of(tmp_path.resolve()))) == 1
     status = kafka("status")
-    assert status.code == 0
-    assert f"Kafka {version}" in status.out
+    assert status.exit_code == 0
+    assert f"Kafka {version}" in status.stdout
     other = kafka("start", "--version", "3.9", "--port", port)
-    assert other.code == 1
-    assert f"it is {version}, not 3.9." in other.err
+    assert f"it is {version}, not 3.9." in str(other.exception)
 
-    assert kafka("stop").code == 0
+    assert kafka("stop").exit_code == 0
     assert list(processes_of(tmp_path.resolve())) == []
-    nothing = kafka("stop")
-    assert nothing.code == 0
-    assert "nothing to do" in nothing.err
-    assert kafka("status").code == 3
+    assert "nothing to do" in kafka("stop").stderr
+    assert kafka("status").exit_code == 3
 
-    assert kafka.process(*start).code == 0
+    assert kafka.start(*start).returncode == 0
     client = AdminClient({"bootstrap.servers": address})
     assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
     (process,) = processes_of(tmp_path.resolve())
     suspend(process)
     frozen = kafka("status")
-    assert (frozen.code, frozen.out[:15]) == (3, "does not answer")
-    assert kafka("stop", "--erase").code == 0
+    assert (frozen.exit_code, frozen.stdout[:15]) == (3, "does not answer")
+    assert kafka("stop", "--erase").exit_code == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_version_is_refused_with_those_that_there_are(kafka: Script) -> None:
-    """A version without a lock is never started, wherever it is named."""
-    refused = kafka("fetch", "--version", "9.9.9")
-    assert refused.code == 1
-    assert f"there is no lock for Kafka 9.9.9; choose one of {OLDEST}" in refused.err
+    """A version without a lock is never started; the refusal is one sentence."""
+    refused = kafka.start("--version", "9.9.9")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"scripts/kafka: there is no lock for Kafka 9.9.9; choose one of {OLDEST}")
 
 
 def test_taken_port_is_refused_before_anything_starts(
@@ -133,8 +109,7 @@ def test_taken_port_is_refused_before_anything_starts(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = kafka("start", "--port", port)
-    assert refused.code == 1
-    assert f"port {port} is taken" in refused.err
+    assert f"port {port} is taken" in str(refused.exception)
     assert list(processes_of(tmp_path.resolve())) == []
 
 
