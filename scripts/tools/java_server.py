@@ -138,15 +138,11 @@ class JavaServer(ABC):
             raise
 
     def stop(self) -> None:
-        """End the server and remove its files; may be called twice."""
-        self.kill()
-        self._kept.close()
-
-    def kill(self) -> None:
-        """SIGKILL, and nothing is removed: none needs a graceful end."""
+        """SIGKILL, since none needs a graceful end, and remove its files; may be called twice."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(STOP_TIMEOUT_S)
+        self._kept.close()
 
     def __enter__(self) -> Self:
         self.start()

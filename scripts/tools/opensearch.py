@@ -11,7 +11,6 @@ This module knows the server and nothing of `enricher`; `enricher` never imports
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from tools.java_server import HOST, ArchiveLock, JavaServer, fetch
@@ -28,7 +27,6 @@ code does is to lock memory and to filter system calls, which a node for tests n
 class OpenSearch(JavaServer):
     """One node, without the plugins that a cluster in production has: no TLS, no users.
 
-    `settings`: further ones of the node, such as `thread_pool.write.queue_size`.
     Raises `NotFetched` if it cannot be fetched, and `ClusterError` if it does not start.
     """
 
@@ -36,9 +34,8 @@ class OpenSearch(JavaServer):
     LOCK_PATH = LOCK_PATH
     HEAP = ("-Xms256m", "-Xmx512m")
 
-    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._settings = settings or {}
         [self._transport_port] = free_ports(1)
 
     @property
@@ -50,13 +47,7 @@ class OpenSearch(JavaServer):
         """Its indices can be searched, too."""
         return f"{self.url}/_cluster/health?wait_for_status=yellow&timeout=1s"
 
-    def restart(self) -> None:
-        """Kill the node and start it with its data."""
-        self.kill()
-        self._start_in(self._folder)
-
     def _arguments(self, folder: Path) -> tuple[str, ...]:
-        self._folder = folder
         home = self._program / f"opensearch-{ArchiveLock.read(LOCK_PATH).version}"
         config = folder / "config"
         config.mkdir(exist_ok=True)
@@ -87,7 +78,6 @@ class OpenSearch(JavaServer):
             "path.logs": folder,
             # Otherwise a disk that is nearly full makes every index read-only.
             "cluster.routing.allocation.disk.threshold_enabled": "false",
-            **self._settings,
         }
 
 

@@ -20,7 +20,6 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 from platformdirs import user_cache_path
 
@@ -30,20 +29,10 @@ HELM = "helm"
 _HELM_LOCK = SCRIPTS / "locked" / "helm.txt"
 
 
-class Program(NamedTuple):
-    """A package of a Go module, with the flags that upstream's own build gives the compiler."""
-
-    module: str
-    package: str
-    flags: tuple[str, ...]
-
-
-# File and static service discovery alone: the clients of all clouds are most of the build.
-_PROMETHEUS = ("-tags=remove_all_sd", "-ldflags=-X github.com/prometheus/common/version.Version=3.13.5")
-BUILT = {
-    "promtool": Program("github.com/prometheus/prometheus@v0.313.5", "./cmd/promtool", _PROMETHEUS),
-    "prometheus": Program("github.com/prometheus/prometheus@v0.313.5", "./cmd/prometheus", _PROMETHEUS),
-}
+PROMETHEUS = "github.com/prometheus/prometheus@v0.313.5"
+"""The module of `promtool` and `prometheus`."""
+# The flags of upstream's own build, but file and static service discovery alone: the clients of all clouds are most of it.
+_FLAGS = ("-tags=remove_all_sd", "-ldflags=-X github.com/prometheus/common/version.Version=3.13.5")
 
 
 def found(name: str) -> Path | None:
@@ -95,13 +84,13 @@ def build(name: str) -> None:
 
     Raises SystemExit without Go, and CalledProcessError after Go's own message.
     """
-    program, target = BUILT[name], _target(name)
+    target = _target(name)
     go = shutil.which("go") or sys.exit("Go is not on PATH: get Go 1.26 or newer from go.dev")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    download = [go, "mod", "download", "-json", program.module]
+    download = [go, "mod", "download", "-json", PROMETHEUS]
     fetched = subprocess.run(download, env=environment, stdout=subprocess.PIPE, check=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [go, "build", "-trimpath", *program.flags, "-o", str(target), program.package]
+    command = [go, "build", "-trimpath", *_FLAGS, "-o", str(target), f"./cmd/{name}"]
     subprocess.run(command, env=environment, cwd=json.loads(fetched.stdout)["Dir"], check=True)
 
 
@@ -110,7 +99,7 @@ def _target(name: str) -> Path:
     cache = user_cache_path("enricher")
     if name == HELM:
         return cache / f"helm-{hashlib.sha256(_HELM_LOCK.read_bytes()).hexdigest()[:8]}" / HELM
-    return cache / "go" / BUILT[name].module.replace("/", "-") / name
+    return cache / "go" / PROMETHEUS.replace("/", "-") / name
 
 
 if __name__ == "__main__":

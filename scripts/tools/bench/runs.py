@@ -181,19 +181,14 @@ def rates(runs: Sequence[Run]) -> Spread:
 
 def claim(text: str, runs: Sequence[Run], *, held: bool) -> Claim:
     """A claim about these runs, which cannot hold if other processes disturbed them: they also evict the caches."""
-    disturbance = disturbed(runs)
-    return Claim(f"{text}; {disturbance}", held=False) if disturbance else Claim(text, held=held)
+    if (most := others(runs)) > QUIET_CORES:
+        return Claim(f"{text}; disturbed: other processes took up to {most:.2f} cores", held=False)
+    return Claim(text, held=held)
 
 
 def others(runs: Sequence[Run]) -> float:
     """The most cores that other processes used during any of these runs."""
     return max(run.load.others_cores for run in runs)
-
-
-def disturbed(runs: Sequence[Run]) -> str:
-    """A remark if any of these runs was disturbed; otherwise empty."""
-    most = others(runs)
-    return f"disturbed: other processes took up to {most:.2f} cores" if most > QUIET_CORES else ""
 
 
 def quiet(contender: Callable[[], Result], repetitions: int, say: Callable[[str], None]) -> Result:

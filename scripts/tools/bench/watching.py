@@ -9,13 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
-from enricher.worker.loop.loop import Worker
 from enricher.worker.records import Ticket
 from enricher.worker.runtime.watchdog import Watchdog
 from enricher.worker.settings import Settings
@@ -26,8 +24,6 @@ from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.runs import Load, Run, cpu_s
 from tools.worker_parts import tasks_of
-
-Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +120,6 @@ class Work:
     def broker_s(self) -> float:
         """CPU time of the broker."""
         return self.counters.ended.broker_s - self.counters.began.broker_s
-
-
-def run_meanwhile(worker: Worker, watch: Callable[[], Seen]) -> Seen:
-    """Run the worker until `watch`, which another thread calls, has returned or raised. Returns its result."""
-
-    def watching() -> Seen:
-        try:
-            return watch()
-        finally:
-            worker.stop()
-
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(watching)
-        worker.run()
-        return seen.result()
 
 
 def work_off(bench: Bench, model: Model, settings: Settings) -> Work:

@@ -24,7 +24,7 @@ from tools.bench.load import Mix, articles, poisson
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Plot, Series, Table
 from tools.bench.runs import Spread, cpu_s, p99, percentile, quiet
-from tools.bench.watching import count_for, run_backlog, run_meanwhile
+from tools.bench.watching import count_for, run_backlog
 from tools.topics import Topics
 from tools.worker_parts import tasks_of
 
@@ -217,9 +217,12 @@ def measure_worker(bench: Bench, traffic: Traffic) -> Measured:
         settings = bench.settings_for(topics)
         worker = kafka_worker(settings, tasks_of(settings, bench.model), guard=watchdog.guard)
         client.say(traffic.job(bench, topics))
-        return run_meanwhile(
-            worker, lambda: _watch(bench, traffic, client, time.process_time, lambda: worker.counters.transactions)
-        )
+        with ThreadPoolExecutor(1) as pool:
+            transactions = partial(getattr, worker.counters, "transactions")
+            measured = pool.submit(_watch, bench, traffic, client, time.process_time, transactions)
+            measured.add_done_callback(lambda _: worker.stop())
+            worker.run()
+            return measured.result()
 
 
 def measure_naive(bench: Bench, traffic: Traffic, process: Child) -> Measured:
