@@ -26,7 +26,7 @@ from enricher.workshop.gate.runs import RowsRunner
 
 LIMIT_POINTS = 4.0
 LABELS = ("economy", "politics", "sports")
-KINDS = ("single", "multi", "vectors")
+KINDS = ("single", "vectors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[s
     """A folder for each kind: a small encoder, with heads that divide the small gold set evenly."""
     root = tmp_path_factory.mktemp("heads")
     tiny = tiny_model(root / "tiny")
-    plain = class_model(tiny, root / "plain", LABELS, multi_label=True)
+    plain = class_model(tiny, root / "plain", LABELS)
     opened = Checkpoint.open(plain)
     logits = _gate(opened, None, cache_dir).reference(opened, "cpu")
     bias = -np.median(logits.runs[0].rows, axis=0)
     return {
         "single": class_model(tiny, root / "single", LABELS, bias=bias),
-        "multi": class_model(tiny, root / "multi", LABELS, multi_label=True, bias=bias),
         "vectors": vector_model(tiny, root / "vectors"),
     }
 
@@ -96,7 +95,7 @@ def test_a_variant_that_computes_the_same_passes(reports: dict[tuple[str, str], 
         for each in report.classes.comparisons:
             assert (1.0, 0, 0.0) == (each.equal_classes, each.changed_classes, each.overall.delta_points)
             assert "fp32" == each.truth
-        assert ("micro-F1" if kind == "multi" else "macro-F1") == report.classes.comparisons[0].overall.name
+        assert "macro-F1" == report.classes.comparisons[0].overall.name
         assert "agreement, not quality" in report.reasons[0]
     else:
         assert report.vectors is not None
@@ -111,9 +110,7 @@ def test_a_variant_that_loses_quality_fails(reports: dict[tuple[str, str], GateR
     """The negative control: attention in steps of 2. The reasons name the measure of the kind."""
     report = reports[kind, "padded-damaged"]
     assert not report.passed
-    measure = {"single": "texts: macro-F1 -", "multi": "texts: micro-F1 -", "vectors": "texts: the cosine between"}[
-        kind
-    ]
+    measure = {"single": "texts: macro-F1 -", "vectors": "texts: the cosine between"}[kind]
     assert any(reason.startswith(measure) for reason in report.reasons), report.reasons
 
 

@@ -145,7 +145,8 @@ def test_ordinary_texts_have_the_librarys_tokens(name: str) -> None:
     """News and gold sentences, of new words and of known ones. The Chinese ones are left to the library."""
     backend = ACCEPTED[name]
     cache = _cache(backend)
-    for kind, texts in _ordinary().items():
+    for kind, every in _ordinary().items():
+        texts = every[::2]
         for _ in range(2):
             share = _taken(backend, cache, texts) / len(texts)
             # The texts about names are full of odd characters.
