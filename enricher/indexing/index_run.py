@@ -22,7 +22,7 @@ from enricher.worker.health.routes import probe_routes
 from enricher.worker.kafka.precheck import check_start
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.tokens import wait_for_token
-from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.runtime.watchdog import START_TIMEOUT_S, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings
 from enricher.worker.telemetry.observed import WorkerFacts
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -99,7 +99,7 @@ def _work(settings: Settings, signals: Signals, watchdog: Watchdog, *, until_cau
         serve_health(health.pages(), probe_routes(health), settings.health),
         ExitStack() as stack,
     ):
-        with watchdog.guard("starting", 2 * settings.index.give_up_s + settings.worker.start_timeout_s):
+        with watchdog.guard("starting", 2 * settings.index.give_up_s + START_TIMEOUT_S):
             wait_for_token(config.login, limit_s)
             check_start(config, by_key=True)
             health.note_step("connecting with the search index")

@@ -18,7 +18,7 @@ from enricher.operate.doctor.findings import Finding, Reporter, as_json, as_line
 from enricher.operate.doctor.models import model_findings
 from enricher.operate.doctor.transactions import tried_promises
 from enricher.worker.commands.console import Ticker, data_console, remark_console
-from enricher.worker.runtime.watchdog import Guard, ProcessTimer, Watchdog
+from enricher.worker.runtime.watchdog import START_TIMEOUT_S, Guard, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, settings_file
 from enricher.worker.wiring.formats import check_formats, transform_cards
 from enricher.worker.wiring.kafka_clients import kafka_config
@@ -126,5 +126,5 @@ def _start(settings: Settings, parts: Collection[str], guard: Guard) -> Iterator
     if readable:
         yield from article_findings(settings, guard)
     if "model" in parts:
-        with guard("starting", settings.worker.start_timeout_s):
+        with guard("starting", START_TIMEOUT_S):
             yield from model_findings(settings)

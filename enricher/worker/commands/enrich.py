@@ -21,7 +21,7 @@ from enricher.worker.files.exchange import AnswerSink
 from enricher.worker.files.finite_sources import PARQUET_SUFFIX, is_parquet, other_format, require_parquet
 from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
-from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.runtime.watchdog import START_TIMEOUT_S, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
 from enricher.worker.stats import Counters
 from enricher.worker.wiring.formats import load_transforms
@@ -106,7 +106,7 @@ def _run(
             letters = _open(files, dead_letters, sys.stderr.buffer)
             # Standard error is a log, which holds no lines.
             sink = LineSink(records, letters, committed=source.note_committed, keep_lines=dead_letters is not None)
-        with watchdog.guard("starting", settings.worker.start_timeout_s):
+        with watchdog.guard("starting", START_TIMEOUT_S):
             tasks = load_tasks(settings, every_shape=False)
         worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop

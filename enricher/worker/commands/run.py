@@ -29,7 +29,7 @@ from enricher.worker.kafka.precheck import check_start
 from enricher.worker.kafka.tokens import wait_for_token
 from enricher.worker.loop.loop import Worker
 from enricher.worker.processes import Processes, end_with_parent
-from enricher.worker.runtime.watchdog import ProcessTimer, Watchdog
+from enricher.worker.runtime.watchdog import START_TIMEOUT_S, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings, log_settings_file, variable_name
 from enricher.worker.settings.worker import USUAL_PORT, USUAL_PROBE_PORT, HealthSettings
 from enricher.worker.telemetry import logs
@@ -226,7 +226,7 @@ def work(
         export_spans(worker_facts(settings)) as spans,
         worker_health(settings) as health,
     ):
-        with watchdog.guard("starting", settings.worker.start_timeout_s):
+        with watchdog.guard("starting", START_TIMEOUT_S):
             health.note_step("checking topics and rights")
             check_formats(settings)
             config = kafka_config(settings)

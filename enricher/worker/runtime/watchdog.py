@@ -9,7 +9,7 @@ process.
 
 Every guard, and its bound (tests/test_structure.py compares them with the code):
 
-    starting                                   worker.start_timeout_s
+    starting                                   600 s, in an indexer beyond 2 x index.give_up_s
     connecting, recovering, rewinding          a request to each URL of the registry, 20 s, and 5 s,
                                                3 x kafka.transaction_timeout_s, 6 x kafka.request_timeout_s
     one turn of the loop                       worker.stall_timeout_s
@@ -49,6 +49,8 @@ Guard = Callable[[str, float], AbstractContextManager[None]]
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 0.5
+START_TIMEOUT_S = 600.0
+"""The bound of checking topics and rights and of loading the model."""
 _REPORT_S = 2.0
 """How long to wait for the report. The log itself may hang, for example on a full pipe that nobody reads."""
 TIMER_MARGIN_S = 5.0

@@ -211,11 +211,6 @@ class WorkerSettings(Group):
         description="The longest time from one transaction to the next, in ms; under load it is always this long. Longer is "
         "cheaper for the brokers.",
     )
-    start_timeout_s: float = Field(
-        600.0,
-        ge=1,
-        description="Seconds to check topics and rights and to load the model; after that the watchdog ends the process.",
-    )
     stall_timeout_s: float = Field(
         60.0, ge=1, description="Seconds for one turn of the loop; after that the watchdog ends the process."
     )
