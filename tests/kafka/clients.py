@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING, leave_group
 from support.patience import PATIENCE_S, wait_until
-from support.records import plain_record
+from support.records import encoder_of, plain_record
 from support.topics import Topics
 
 from enricher.worker.articles import Encoder
@@ -54,16 +53,6 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
         max_message_bytes=17_000_000,
     )
     return replace(config, **changes)  # type: ignore[arg-type]  # the names are checked at run time
-
-
-def encoder_of(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
-    """An encoder with the given limits."""
-    return Encoder(
-        version="test",
-        max_record_bytes=max_record_bytes,
-        max_dead_letter_bytes=max_dead_letter_bytes,
-        clock=time.time,
-    )
 
 
 @dataclass(slots=True)
@@ -169,7 +158,7 @@ def sink_for(
     counters = Counters()
     sink = TransactionalSink(
         config,
-        encoder or encoder_of(),
+        encoder or encoder_of(max_dead_letter_bytes=16_000_000),
         source=source,
         guard=unguarded,
         counters=counters,

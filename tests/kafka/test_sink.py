@@ -251,20 +251,3 @@ def test_when_the_limit_is_lowered_a_restart_keeps_to_it(topics: Topics) -> None
     assert {} == restarted.publish(release_of(records_of(source, 20)))
     offsets = [source_of(message)[1] for message in read_all(topics.bootstrap_servers, topics.output)]
     assert list(range(60)) == offsets
-
-
-def test_several_refused_records_are_each_named_once_they_are_alone(topics: Topics) -> None:
-    """A batch is refused first, and blames nobody; then each batch has one record."""
-    config = config_for(topics, properties={"producer.compression.type": "none"})
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"%d" % n) for n in range(4)])
-    source, sink = ends_for(config)
-    records = records_of(source, 4)
-    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "80"})
-    with pytest.raises(RefusedBatch):
-        sink.publish(release_of(records))
-    sink.recover()
-    with pytest.raises(RefusedOutput) as refused:
-        sink.publish(release_of(records))
-    assert 4 == len(refused.value.outcomes)
-    sink.close()
-    source.close()

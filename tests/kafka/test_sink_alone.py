@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
-from kafka.clients import config_for, encoder_of, unguarded
+from kafka.clients import config_for, unguarded
+from support.records import encoder_of
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble

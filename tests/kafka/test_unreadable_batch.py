@@ -174,14 +174,13 @@ def test_one_letter_stands_for_each_offset_of_the_batch(topics: Topics, monkeypa
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("values", [[b"one"], [b"one", b"two", b"three"]], ids=["a record", "three records"])
-def test_a_batch_of_another_codec_behind_a_marker_is_skipped_as_well(topics: Topics, values: Sequence[bytes]) -> None:
+def test_a_batch_of_another_codec_behind_a_marker_is_skipped_as_well(topics: Topics) -> None:
     """Its format is known from the first offset of the partition, so the marker before it is no record of it."""
     with transaction(topics.bootstrap_servers, f"{topics.group}.publisher") as producer:
         producer.produce(topics.input, b"before", b"k", partition=0)
-    begins = produce(topics.bootstrap_servers, topics.input, 0, broken_snappy(values))
+    begins = produce(topics.bootstrap_servers, topics.input, 0, broken_snappy([b"one", b"two", b"three"]))
     commit(topics.bootstrap_servers, topics.group, topics.input, {0: 1, 1: 0, 2: 0, 3: 0})
-    assert {"partition": 0, "from": 1, "to": begins + len(values), "letters": len(values)} == skip(topics)
+    assert {"partition": 0, "from": 1, "to": begins + 3, "letters": 3} == skip(topics)
 
 
 @pytest.mark.broker

@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from confluent_kafka import Producer
-from kafka.clients import Diary, client_of, config_for, encoder_of, finished, release_of, sink_for
+from kafka.clients import Diary, client_of, config_for, finished, release_of, sink_for
 from kafka.harness import headers_of, source_of, transaction
 from loop.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from loop.fake_source import FakeSource
@@ -17,7 +17,7 @@ from support.closing import CLOSING
 from support.operating import commit, producer_of
 from support.patience import PATIENCE_S, wait_until
 from support.reading import committed_and_ends, read_all
-from support.records import plain_record
+from support.records import encoder_of, plain_record
 from support.topics import make_topics
 
 from enricher.worker.kafka.source import KafkaSource

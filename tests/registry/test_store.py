@@ -21,7 +21,6 @@ from enricher.worker.wiring.formats import check_formats, check_record_schema, w
 SEVEN = SchemaRef("id", "7")
 SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))
 OTHER = Schema("AVRO", '"string"')
-UUID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 
 
 def store(folder: Path, registry: str = "http://a") -> SchemaStore:

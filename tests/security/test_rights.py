@@ -153,60 +153,29 @@ def test_the_page_names_the_rights() -> None:
     }
 
 
-def rights_of(place: Place, *labels: str) -> list[Right]:
-    """Rights of the trials, by names like `CREATE topic`."""
-    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
-    prefix = f"{place.topics.group}-doctor-"
-    return [
-        Right(label, operation, kinds[kind], prefix, prefixed=True)
-        for label in labels
-        for operation, kind in [label.split()]
-    ]
-
-
-def tried(place: Place) -> tuple[Outcome, dict[str, dict[str, str]]]:
-    """The command's exit code, and its checks by name."""
-    outcome = place.run("doctor", "--transactions", "--json")
-    text = outcome.said[outcome.said.index("\n{") :]
-    report = json.JSONDecoder().raw_decode(text.strip())[0]
-    return outcome, {check["check"]: check for check in report["checks"]}
-
-
-def names_at(place: Place) -> list[str]:
-    """Topics of trials that exist."""
-    names = place.secured.admin.list_topics(timeout=PATIENCE_S).topics
-    return [name for name in names if name.startswith(f"{place.topics.group}-doctor-")]
-
-
-@pytest.mark.broker
-def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured) -> None:
-    """The five rights of a worker are not sufficient, and the advice names all that are needed."""
-    place = place_at(secured, "PASSWORDS")
-    outcome, checks = tried(place)
-    assert outcome.code == 4
-    found = checks["topics of the trials"]
-    assert "Needed: CREATE on the topic" in found["seen"]
-    assert f"on topics that begin with '{place.topics.group}-doctor-'" in found["advice"]
-    assert "READ on groups" in found["advice"]
-    assert "clean-up" not in checks, "nothing was made, so nothing is left"
-    assert not checks.keys() & {promise.name for promise in PROMISES}
-
-
 @pytest.mark.broker
 def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
     """The rights of the page's table, and the five of a worker, whose transactional ids are used."""
     place = place_at(secured, "PASSWORDS")
+    kinds, prefix = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}, f"{place.topics.group}-doctor-"
     rows = re.findall(
         r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", (DEPLOY / "promises.md").read_text("utf-8"), re.MULTILINE
     )
-    labels = [f"{operation} {kind}" for operations, kind in rows for operation in operations.split("`, `")]
-    assert len(labels) == 5
-    give(secured, rights_of(place, *labels))
-    outcome, checks = tried(place)
+    rights = [
+        Right(f"{operation} {kind}", operation, kinds[kind], prefix, prefixed=True)
+        for operations, kind in rows
+        for operation in operations.split("`, `")
+    ]
+    assert len(rights) == 5
+    give(secured, rights)
+    outcome = place.run("doctor", "--transactions", "--json")
     assert outcome.code == 0, outcome.said
-    assert {checks[promise.name]["verdict"] for promise in PROMISES} == {"ok"}
+    report = json.JSONDecoder().raw_decode(outcome.said[outcome.said.index("\n{") :].strip())[0]
+    checks = {check["check"]: check["verdict"] for check in report["checks"]}
+    assert {checks[promise.name] for promise in PROMISES} == {"ok"}
     assert "clean-up" not in checks
-    assert names_at(place) == []
+    topics = secured.admin.list_topics(timeout=PATIENCE_S).topics
+    assert [name for name in topics if name.startswith(prefix)] == []
 
 
 def ends(place: Place, command: str, code: int, words: str) -> bool:

@@ -10,10 +10,11 @@ from typing import cast
 
 import pytest
 from confluent_kafka import Producer
-from kafka.clients import config_for, encoder_of, unguarded
+from kafka.clients import config_for, unguarded
 from kafka.harness import as_sent, assert_exactly_once, publish, short_articles, worker
 from support.patience import PATIENCE_S
 from support.reading import committed_and_ends, read_all
+from support.records import encoder_of
 from support.topics import Topics
 
 from enricher.operate.verify.verification import verify
