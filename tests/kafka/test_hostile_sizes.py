@@ -118,7 +118,6 @@ def test_headers_that_are_small_in_the_topic_are_not_kept(topics: Topics, tmp_pa
     assert outcomes(topics) == {"95000 headers are": 80, "301 headers are": 1, "record": 3}
     assert count == 84
     assert seen.peak_mb < PEAK_MB
-    print(f"\n80 x 95,000 headers: peak {seen.peak_mb:.0f} MB")
 
 
 def test_slow_values_are_refused_before_they_are_parsed(topics: Topics, tmp_path: Path) -> None:
@@ -128,7 +127,6 @@ def test_slow_values_are_refused_before_they_are_parsed(topics: Topics, tmp_path
     seen = run(topics, tmp_path / "log")
     assert outcomes(topics) == {f"value has {len(NESTED)}": 4, "record": 58}
     assert seen.peak_mb < PEAK_MB
-    print(f"\n4 x 40 MB of nested arrays, and 4 x 4 MB: peak {seen.peak_mb:.0f} MB")
 
 
 def test_others_go_on_while_dense_articles_are_under_way(topics: Topics, tmp_path: Path) -> None:
@@ -148,6 +146,3 @@ def test_others_go_on_while_dense_articles_are_under_way(topics: Topics, tmp_pat
     committed, end = places()[0]
     assert committed < end - GOOD_ONES, "dense ones are still to be done"
     assert seen.peak_mb < PEAK_MB
-    print(
-        f"\n12 dense articles: others done with {max(0, committed)} of them, peak {seen.peak_mb:.0f} MB, {seen.probes}"
-    )

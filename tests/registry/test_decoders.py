@@ -111,17 +111,6 @@ def test_a_schema_is_fetched_once_however_many_records_wait(tmp_path: Path) -> N
         assert {"found": 1} == at.decoders.state().requests
 
 
-def test_an_unknown_id_is_refused_by_name_and_may_be_registered_later(tmp_path: Path) -> None:
-    """In between nobody asks the registry again."""
-    with serving() as registry, desk(registry, tmp_path) as at:
-        assert at.get(ref(404)) == "schema id 404 is unknown: Schema 404 not found"
-        registry.schemas["404"] = TEXT
-        assert "unknown" in str(at.get(ref(404)))
-        assert ["404", "404"] == registry.asked
-        at.now_s += decoders_module.UNKNOWN_S
-        assert '"string"' == at.get(ref(404))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [status(401), status(200), silent, hang_up])
 def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behaviour, tmp_path: Path) -> None:
@@ -190,15 +179,19 @@ def test_a_schema_that_takes_the_compiler_too_long_twice_is_refused(tmp_path: Pa
 
 
 def test_an_unknown_id_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After that the first answer counts, until it is found or forgotten."""
+    """After that the first answer counts, until it is found or forgotten. In between nobody asks the registry again."""
     with serving() as registry, desk(registry, tmp_path) as at:
         for asked in (2, 3):
+            assert at.get(ref(404)) == "schema id 404 is unknown: Schema 404 not found"
             assert "unknown" in str(at.get(ref(404)))
             assert asked == len(registry.asked)
             at.now_s += decoders_module.UNKNOWN_S
         monkeypatch.setattr(decoders_module, "REMEMBERED_S", 0.0)
         at.get(ref(404))
         assert 5 == len(registry.asked)
+        registry.schemas["404"] = TEXT
+        at.now_s += decoders_module.UNKNOWN_S
+        assert '"string"' == at.get(ref(404))
 
 
 def test_of_a_flood_of_unknown_ids_only_the_first_are_waited_for(

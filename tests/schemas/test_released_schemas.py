@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from jsonschema import Draft7Validator, Draft202012Validator
 from support.offenders import assert_none
-from support.schema_changes import FILES, changes, contract, without_url
+from support.schema_changes import FILES, changes, contract
 
 from enricher.worker.articles.formats.protobuf_schema import load_files
 from enricher.worker.articles.schemas import Schema
@@ -63,13 +63,6 @@ def test_the_promise_tells_allowed_changes_from_breaking_ones(schema_type: Schem
     assert 13 == len({old, *(change.text for change in found)})
     verdicts = {change: broken_promises(schema_type, old, change.text) for change in found}
     assert_none(f"{change}: {broken}" for change, broken in verdicts.items() if change.allowed is not (broken == {}))
-
-
-@pytest.mark.parametrize("schema_type", ["AVRO", "PROTOBUF"])
-def test_a_removed_optional_field_breaks_the_promise(schema_type: SchemaType) -> None:
-    """Consumers that read `url` would find it absent for ever. The changes above have the like for a JSON Schema."""
-    found = broken_promises(schema_type, contract(schema_type), without_url(schema_type))
-    assert ["is gone"] == [text for place, text in found.items() if place.endswith("/url")], found
 
 
 def test_a_breaking_change_would_be_seen() -> None:

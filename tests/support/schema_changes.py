@@ -52,13 +52,6 @@ def all_changes() -> list[Change]:
     return [change for schema_type in FILES for change in changes(schema_type)]
 
 
-def without_url(schema_type: SchemaType) -> str:
-    """The Avro or Protobuf schema without its optional field `url`, its number and name reserved."""
-    if schema_type == "PROTOBUF":
-        return contract(schema_type).replace("  optional string url = 5;", '  reserved 5;\n  reserved "url";')
-    return _edited(schema_type, lambda it: it["fields"].remove(_field(it, "url")))
-
-
 def _edited(schema_type: SchemaType, edit: Callable[[Document], object]) -> str:
     document = json.loads(contract(schema_type))
     edit(document)
