@@ -178,12 +178,6 @@ def test_every_instrument_is_in_a_panel() -> None:
     assert_none(each.name for each in EVERY_INSTRUMENT if shown.isdisjoint(series_of(each)))
 
 
-def test_every_panel_says_what_it_shows_under_a_title_of_its_own() -> None:
-    """The description comes from the instruments, or from a note for recorded series. The runbook names titles."""
-    assert [panel.title for panel in PANELS if not panel.description] == []
-    assert len({panel.title for panel in PANELS}) == len(PANELS)
-
-
 def test_queries_use_the_variables_that_there_are() -> None:
     """Data source, namespace, group and worker can be selected, and nothing else is assumed."""
     names = {variable["name"] for variable in MODEL["templating"]["list"]}

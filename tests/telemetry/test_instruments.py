@@ -169,13 +169,14 @@ class Nvml:
     def nvmlInit(self) -> None:  # noqa: N802  the library's names
         """Succeed."""
 
-    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:  # noqa: N802
+    def nvmlDeviceGetHandleByPciBusId(self, key: str) -> str:  # noqa: N802
         """The handle is the name."""
-        return self._found(self.devices, bus_id)
+        handles = self.devices | self.slices
+        if key not in handles:
+            raise NVMLError("Not Found")
+        return handles[key]
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
-        """Also of slices."""
-        return self._found(self.slices, uuid)
+    nvmlDeviceGetHandleByUUID = nvmlDeviceGetHandleByPciBusId  # noqa: N815  of slices
 
     def nvmlDeviceGetName(self, handle: str) -> str:  # noqa: N802
         """Refused once the device is lost."""
@@ -192,12 +193,6 @@ class Nvml:
         if self.slices:
             raise NVMLError("Not Supported")
         return SimpleNamespace(gpu=75 if handle == "NVIDIA H200" else 0)
-
-    @staticmethod
-    def _found(handles: dict[str, str], key: str) -> str:
-        if key not in handles:
-            raise NVMLError("Not Found")
-        return handles[key]
 
 
 def read(monkeypatch: pytest.MonkeyPatch, nvml: Nvml, bus_id: str = BUS_ID) -> list[GpuUse]:

@@ -1,18 +1,19 @@
-"""The descriptions of the images and of the hosted workflows, as far as they can be checked where neither is run."""
+"""Images and hosted workflows, where neither is built or run: descriptions, and what `scripts/image` asks a builder for.
+
+The builder is one that writes down what it was asked.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from support.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "docker"
@@ -41,19 +42,6 @@ def copied(path: Path) -> Iterator[str]:
     for word, rest in instructions(path):
         if word in {"COPY", "ADD"} and "--from=" not in rest:
             yield from [part for part in rest.split() if not part.startswith("--")][:-1]
-
-
-def in_context(path: str) -> bool:
-    """Whether `.dockerignore` lets that path through: the last pattern that matches it, or a folder above it, decides."""
-    parts = Path(path).parts
-    above = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
-    through = True
-    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
-        pattern = line.strip().removeprefix("!").removeprefix("**/")
-        names = [Path(each).name for each in above] if "**/" in line else above
-        if pattern and line[0] != "#" and any(fnmatch(name, pattern) for name in names):
-            through = line.startswith("!")
-    return through
 
 
 def locked(kind: str) -> dict[str, list[tuple[str, str]]]:
@@ -151,17 +139,6 @@ def test_the_version_is_the_projects(path: Path) -> None:
     assert {PROJECT["version"]} == set(re.findall(r"(?:enricher:|image\.version=\")(\d[0-9.]*\d)", text))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_source_that_is_copied_exists_and_is_let_through(kind: str) -> None:
-    """A file that `.dockerignore` keeps out would fail a build only where it is built."""
-    sources = [*copied(FOLDER / f"{kind}.Dockerfile")]
-    assert_none(source for source in sources if not (ROOT / source).exists() or not in_context(source))
-
-
-DRIVER_OF = {13: 580}
-"""The oldest driver for a major version of CUDA (the CUDA Toolkit's release notes)."""
-
-
 def major(package: str) -> int:
     """The major version of a package in the lock of the CUDA image."""
     [(version, _)] = locked("runtime-cuda")[package]
@@ -177,18 +154,6 @@ def test_the_image_the_extra_and_the_pages_name_one_version_of_cuda() -> None:
     assert f"CUDA {cuda} and cuDNN {cudnn}" in (FOLDER / "README.md").read_text("utf-8")
 
 
-def test_every_page_asks_for_the_driver_of_that_cuda() -> None:
-    """Wherever a driver has a number, in pages, the chart and the images."""
-    places = [ROOT / "README.md", *(each for each in (ROOT / "deploy").rglob("*") if each.is_file())]
-    named = {
-        each.relative_to(ROOT).as_posix(): set(re.findall(r"driver (\d{3})\b", each.read_text(errors="replace")))
-        for each in places
-    }
-    named = {place: drivers for place, drivers in named.items() if drivers}
-    assert {"README.md", "deploy/README.md", "deploy/docker/README.md", "deploy/docker/cuda.Dockerfile"} <= set(named)
-    assert {str(DRIVER_OF[major("nvidia-cuda-runtime")])} == set().union(*named.values())
-
-
 def test_zizmor_finds_nothing_in_the_workflows() -> None:
     """Injected text, rights that are too wide, credentials that stay, actions by a tag, which somebody could move.
 
@@ -202,9 +167,73 @@ def test_zizmor_finds_nothing_in_the_workflows() -> None:
     assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
-def test_actionlint_finds_nothing_in_the_workflows() -> None:
-    """Unknown keys, expressions that do not hold, inputs that an action does not have."""
-    command = ["actionlint", *map(str, (ROOT / ".github" / "workflows").glob("*.yml"))]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout
+@pytest.fixture
+def builders(tmp_path: Path) -> Path:
+    """A folder with builders that only say how they were called; docker's daemon is not there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("docker", "podman", "buildah"):
+        refusal = '[ "$1" != info ] || exit 1\n' if name == "docker" else '[ "$1" != info ] || exit 0\n'
+        (folder / name).write_text(f'#!/usr/bin/env bash\n{refusal}echo {name} "$@"\n', encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def image(builders: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `scripts/image` with those builders first on the path."""
+    environment = {**os.environ, "PATH": f"{builders}{os.pathsep}{os.environ['PATH']}"}
+    command = [str(ROOT / "scripts" / "image"), *map(str, arguments)]
+    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+
+
+def test_it_builds_with_the_first_builder_that_works(builders: Path) -> None:
+    """A docker without its daemon does not. The name is the one that the chart looks for."""
+    told = image(builders, "cpu")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith(
+        f"podman build -f {ROOT}/deploy/docker/cpu.Dockerfile -t enricher:{PROJECT['version']}-cpu "
+    )
+    assert told.stdout.endswith(f" {ROOT}\n")
+
+
+def test_what_is_said_goes_to_the_builder(builders: Path, tmp_path: Path) -> None:
+    """Settings and authorities as secrets, another base by name, the rest as it is."""
+    ca = tmp_path / "ca.pem"
+    ca.touch()
+    more = ("--base", "mirror/python@sha256:1", "--ca", ca, "--pip-conf", ca, "--tag", "mine")
+    told = image(builders, "cuda", "--builder", "buildah", *more, "--", "--isolation", "chroot").stdout
+    assert told.startswith(f"buildah build --layers -f {ROOT}/deploy/docker/cuda.Dockerfile -t mine ")
+    assert "--build-context python:3.11-slim-bookworm=docker-image://mirror/python@sha256:1" in told
+    assert f"--secret id=ca,src={ca} --secret id=pip.conf,src={ca}" in told
+    assert told.endswith(f"--isolation chroot {ROOT}\n")
+
+
+def test_a_model_goes_over_the_image_in_a_second_build(builders: Path, tmp_path: Path) -> None:
+    """With the model's folder as its context, and nothing of the project."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "manifest.json").touch()
+    first, second = image(builders, "cuda", "--model", tmp_path / "mine").stdout.splitlines()
+    assert f"-t enricher:{PROJECT['version']}-cuda " in first
+    assert (
+        f"model.Dockerfile -t enricher:{PROJECT['version']}-cuda-mine --build-arg IMAGE=enricher:{PROJECT['version']}-cuda"
+        in second
+    )
+    assert second.endswith(f"--build-arg MODEL=mine {tmp_path / 'mine'}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "cpu or cuda?"),
+        (["cpu", "--ca", "/not/there"], "/not/there cannot be read"),
+        (["cpu", "--model", "/"], "has no manifest.json"),
+        (["cpu", "--builder", "kaniko"], "unknown builder kaniko"),
+        (["cpu", "--tag"], "--tag needs a value"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(builders: Path, arguments: list[str], said: str) -> None:
+    """Before anything is built."""
+    told = image(builders, *arguments)
+    assert told.returncode == 1
+    assert said in told.stderr
+    assert told.stdout == ""
