@@ -209,15 +209,6 @@ def test_requests_are_signed_for_amazon(cloud: Cloud) -> None:
     assert len([path for path in cloud.asked if path.endswith("/enricher")]) == 2, "credentials are kept"
 
 
-def test_an_identity_that_hangs_is_an_outage(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker waits for it as for an index that is away, with the same bound."""
-    cloud.hangs = True
-    monkeypatch.setattr(search_clients, "_IDENTITY_S", 0.2)
-    with serving() as search, pytest.raises(RecoveryExhausted, match=r"index.aws_region: no answer within 0.2 s"):
-        opened(search, aws_region="eu-west-1")
-    assert search.requests == []
-
-
 def test_a_refused_identity_ends_the_indexer(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting does not help."""
     cloud.refuses = True

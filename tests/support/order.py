@@ -8,7 +8,7 @@ LONGEST_FIRST = (
     "security/test_rights.py",
     "security/test_wire.py",
     "scripts/chaos/test_worker_faults.py",
-    "indexing/test_opensearch_queries.py",
+    "indexing/test_real_index.py",
     "kafka/test_start.py",
     "kafka/test_absent_brokers.py",
     "scripts/chaos/test_topic_faults.py",
@@ -35,7 +35,6 @@ LONGEST_FIRST = (
 
 SHARING = {
     "search_url": (
-        "indexing/test_opensearch_queries.py",
         "indexing/test_real_index.py",
         "pages/test_search_pages.py",
     ),
