@@ -83,18 +83,10 @@ def nested_records(levels: int) -> str:
         (long("of our own"), -7, -7),
         ("double", float("nan"), "NaN"),
         ("float", float("-inf"), "-Infinity"),
-        ("double", 0.1, 0.1),
-        ("boolean", True, True),
-        ("long", -(2**63), -(2**63)),
-        ({"type": "map", "values": ["null", "long"]}, {"a": 1, "b": None}, {"a": 1, "b": None}),
-        (["string", "null"], None, None),
-        (["string", "null"], "x", "x"),
-        (["int", {"type": "array", "items": "int"}], [1, 2], [1, 2]),
-        ("string", "x" * 100_000, "x" * 100_000),
     ],
 )  # fmt: skip
 def test_values_become_what_json_has(kind: object, value: object, expected: object) -> None:
-    """Type by type; unions are their plain values."""
+    """Type by type, where JSON has none such. The next test has the other types, and unions."""
     document = decoder_of(kind)(written(kind, value))
     assert {"a": expected} == document
     assert type(expected) is type(document["a"])
@@ -248,11 +240,11 @@ def test_what_many_types_contain_is_made_once() -> None:
 
 @pytest.mark.slow
 def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
-    """A negative control: what may be read does not fit into a tenth of the memory."""
+    """A negative control: what may be read does not fit into half of its own size."""
     kind = array_of("string")
-    strings = Hostile("strings", schema_of(kind), [(written(kind, ["é" * 9] * 200_000), 1)])
+    strings = Hostile("strings", schema_of(kind), [(written(kind, ["\U0001f68b" * 62_500] * 16), 1)])
     assert {"strings": "read: 1 fields"} == outcomes([strings])
-    assert {"strings": "MemoryError"} == outcomes([strings], memory_bytes=16 << 20)
+    assert {"strings": "MemoryError"} == outcomes([strings], memory_bytes=MEGABYTES // 2)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from loop.fake_clock import TICK_S, FakeClock
-from loop.fake_group import LogError, StaleGeneration
-from loop.fake_log import FakeLog, Producer
+from loop.fake_log import FakeLog, LogError, Producer, StaleGeneration
 from loop.fake_log import ProducerFenced as FencedByTheLog
 from loop.faults import Fault, Late, no_fault
 

@@ -26,8 +26,10 @@ from enricher.worker.articles.formats import compile_schema
 from enricher.errors import InvalidArticle
 from support.bounded import limit_memory, payload_of
 
+decoders = {}
 for hostile, limit_bytes in pickle.load(sys.stdin.buffer):
-    decode, payload = compile_schema(hostile.schema), payload_of(hostile)
+    decode = decoders.get(hostile.schema) or compile_schema(hostile.schema)
+    decoders[hostile.schema], payload = decode, payload_of(hostile)
     limit_memory(limit_bytes)
     began = time.process_time()
     try:
