@@ -1,4 +1,4 @@
-"""Waiting with a deadline, for conditions and for processes; freezing a process; context managers that close themselves."""
+"""Waiting with a deadline, for conditions and processes; freezing one, its CPU time; managers that close themselves."""
 
 from __future__ import annotations
 
@@ -65,3 +65,12 @@ def suspend(process: psutil.Process) -> None:
     process.suspend()
     if not wait_until(lambda: process.status() == psutil.STATUS_STOPPED, _TIMEOUT_S, 0.01):
         raise TimeoutError(f"process {process.pid} still runs {_TIMEOUT_S:g} s after SIGSTOP")
+
+
+def cpu_s(pid: int | None) -> float:
+    """CPU time of a process so far; 0 if there is none, or it has ended."""
+    try:
+        times = psutil.Process(pid).cpu_times() if pid else None
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system) if times else 0.0

@@ -21,6 +21,7 @@ import psutil
 from enricher.distribution import installed_version
 from enricher.worker.inference.device.hardware import processor_features, processor_name
 from tools.bench.outcome import Claim
+from tools.waiting import cpu_s
 
 _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 
@@ -76,15 +77,6 @@ def processor() -> str:
     known = set(processor_features())
     features = ", ".join(name for name in _FEATURES if name in known) or "none of ours"
     return f"{os.cpu_count()} x {processor_name('cpu')} ({features})"
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process so far; 0 if it has ended."""
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return float(times.user + times.system)
 
 
 def machine_cpu_s() -> float:

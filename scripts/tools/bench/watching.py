@@ -22,7 +22,8 @@ from enricher.worker.wiring.loaded_tasks import Model
 from enricher.worker.wiring.workers import kafka_worker
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
-from tools.bench.runs import Load, Run, cpu_s
+from tools.bench.runs import Load, Run
+from tools.waiting import cpu_s
 from tools.worker_parts import tasks_of
 
 

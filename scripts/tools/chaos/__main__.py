@@ -26,7 +26,7 @@ from tools.chaos.scene import SESSION_S, Scene
 from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.kafka.versions import DEFAULT, VERSIONS, ClusterError, find
 from tools.topics import Topics
-from tools.waiting import wait_until, wait_while_it_shrinks
+from tools.waiting import cpu_s, wait_until, wait_while_it_shrinks
 
 LIMIT_S = 20.0
 """After a fault has healed, every partition must publish again within this time."""
@@ -64,7 +64,7 @@ class Outcome:
 def inject(scene: Scene, fault: Fault) -> Outcome:
     """Run one fault, from its injection until the group publishes again and every worker commits."""
     began_s, timeline = time.monotonic(), scene.timeline
-    cpu_s = _cpu_s(scene)
+    used_s = _cpu_s(scene)
     fault.apply()
     time.sleep(fault.lasts_s)
     fault.heal()
@@ -80,7 +80,7 @@ def inject(scene: Scene, fault: Fault) -> Outcome:
     slow, limit_s = [], DEATH_LIMIT_S if fault.silent_death else LIMIT_S
     if recovered_s is None or recovered_s > limit_s:
         slow.append(f"over the limit of {limit_s:.0f} s")
-    if (cores := _busiest(scene, cpu_s, time.monotonic() - began_s)) > SPIN_CORES:
+    if (cores := _busiest(scene, used_s, time.monotonic() - began_s)) > SPIN_CORES:
         slow.append(f"a worker used {cores:.1f} cores")
     times_s = (began_s - timeline.began_s, healed_s - timeline.began_s, recovered_s)
     return Outcome(fault.name, fault.about, *times_s, exits, [*unexplained, *fault.broken], slow)
@@ -95,13 +95,14 @@ def _wait_until_moving(scene: Scene) -> float | None:
 
 
 def _cpu_s(scene: Scene) -> dict[int, float]:
-    return {slot.pid: slot.cpu_s for slot in scene.crew.slots.values() if slot.pid}
+    pids = [slot.pid for slot in scene.crew.slots.values()]
+    return {pid: cpu_s(pid) for pid in pids if pid}
 
 
 def _busiest(scene: Scene, before: Mapping[int, float], seconds: float) -> float:
     """CPU cores used by the busiest of the processes that ran all the time."""
     now = _cpu_s(scene)
-    return max([(now[pid] - cpu_s) / seconds for pid, cpu_s in before.items() if pid in now], default=0.0)
+    return max([(now[pid] - then_s) / seconds for pid, then_s in before.items() if pid in now], default=0.0)
 
 
 _STALL_S = 120.0

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import psutil
 
 from tools import python_path
 from tools.waiting import Closing
@@ -82,15 +81,6 @@ class Slot:
         """Process id, None while no process runs."""
         process = self._process
         return process.pid if process.poll() is None else None
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU time of the running process; 0 if there is none."""
-        try:
-            times = psutil.Process(self.pid).cpu_times()
-        except psutil.NoSuchProcess:
-            return 0.0
-        return float(times.user + times.system)
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

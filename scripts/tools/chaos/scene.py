@@ -56,9 +56,8 @@ class Scene(Closing):
         servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Topics.named(servers, name)
-        self._reader = Reader(servers, self.names.group)
-        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self.topics = TopicKeeper(self.names, PARTITIONS, replicas=len(self.cluster.nodes))
+        self._reader, self._admin = self.topics.reader, self.topics.admin
         self.topics.make_all()
         with ExitStack() as stack:
             self.timeline = stack.enter_context(Timeline(servers, [self.names.output, self.names.dead_letters]))
@@ -214,8 +213,8 @@ class TopicKeeper:
         self._servers = names.bootstrap_servers
         self._names = names
         self._replicas = replicas
-        self._admin = AdminClient({"bootstrap.servers": names.bootstrap_servers, "log_level": 0})
-        self._reader = Reader(names.bootstrap_servers, names.group)
+        self.admin = AdminClient({"bootstrap.servers": names.bootstrap_servers, "log_level": 0})
+        self.reader = Reader(names.bootstrap_servers, names.group)
         self.partitions = partitions
         """How many partitions the input has now."""
         self.past: list[Incarnation] = []
@@ -228,26 +227,26 @@ class TopicKeeper:
         """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""
         self.partitions += 1
         for topic in (self._names.output, self._names.dead_letters, self._names.input):
-            self._admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
+            self.admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
         incarnation = Incarnation(topic_id_of(self._servers, self._names.input))
-        incarnation.add(self._reader.records(self._names.input))
+        incarnation.add(self.reader.records(self._names.input))
         self.past.append(incarnation)
         return incarnation
 
     def remember_the_rest(self, incarnation: Incarnation) -> None:
         """Read what was published since, and the group's committed offsets."""
         topic = self._names.input
-        incarnation.add(self._reader.records(topic, begins=incarnation.nexts))
-        committed = self._reader.committed_and_ends(topic)
+        incarnation.add(self.reader.records(topic, begins=incarnation.nexts))
+        committed = self.reader.committed_and_ends(topic)
         incarnation.committed = {partition: offset for partition, (offset, _) in committed.items()}
 
     def delete_input(self) -> None:
         topic = self._names.input
-        self._admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
-        assert wait_until(lambda: topic not in self._admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (
+        self.admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
+        assert wait_until(lambda: topic not in self.admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (
             "the topic still exists"
         )
 
@@ -267,7 +266,7 @@ class TopicKeeper:
 
     def _group_is_empty(self) -> bool:
         group = self._names.group
-        described = self._admin.describe_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group]
+        described = self.admin.describe_consumer_groups([group], request_timeout=COORDINATOR_LIMIT_S)[group]
         try:
             return not described.result(_TRY_S).members
         except (KafkaException, TimeoutError):  # the coordinator may have just gone: try again

@@ -55,12 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export_peer(open_minilm(), made)
 
 
-@pytest.fixture
-def windows() -> Windows:
-    """Short windows, so that a short text has several."""
-    return Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)
-
-
 def test_a_record_has_our_fields_and_offsets_count_in_their_own_field() -> None:
     """The single text is split into title and body again."""
     start = text_of(ARTICLE).index("Macron")
@@ -129,12 +123,10 @@ def test_a_peer_that_does_not_answer_in_time_is_ended() -> None:
             silent.hear()
 
 
-def test_a_library_that_loses_windows_is_refused_by_its_version(
-    monkeypatch: pytest.MonkeyPatch, windows: Windows
-) -> None:
+def test_a_library_that_loses_windows_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """As tokenizers 0.23.2 does; the version that is named is the locked one."""
     assert f"tokenizers=={TOKENIZERS} " in (SCRIPTS / "locked" / "development.txt").read_text()
-    whole = windows.of
+    whole = Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4).of
     monkeypatch.setattr(Windows, "of", lambda _, texts: [[each[0]] for each in whole(texts)])
     with pytest.raises(SystemExit, match=f"loses windows of long texts.* install tokenizers=={TOKENIZERS}"):
         Windows(MINILM_FOLDER, LABELS, window_tokens=12, overlap_tokens=4)

@@ -131,11 +131,3 @@ def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, topics: Topics)
     proxy.lift(cut)
     assert producer.flush(PATIENCE_S) == 0
     assert seen(topics) == ["before", "after"]
-
-
-def test_nobody_gets_through_a_proxy_that_has_no_broker() -> None:
-    """Connections end at once before the proxy knows its brokers, and after it is closed."""
-    with Proxy(nodes=1) as proxy:
-        lonely = Producer({"bootstrap.servers": proxy.addresses, "log_level": 0})
-        with pytest.raises(KafkaException):
-            lonely.list_topics(timeout=0.5)

@@ -15,7 +15,7 @@ from support.properties import any_text
 from support.search_server import SearchServer, serving
 
 from enricher.indexing.index_documents import name_of
-from tools.demo.search.page import CATALOGUE, FACETS, Found, Search, excerpt, mark_entities, page
+from tools.demo.search.page import CATALOGUE, FACETS, Found, Search, mark_entities, page
 from tools.demo.search.server import SearchPage
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
@@ -81,17 +81,6 @@ def _unescaped(text: str) -> str:
     for name, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&amp;", "&")):
         text = text.replace(name, character)
     return text
-
-
-def test_an_excerpt_begins_before_what_was_searched() -> None:
-    """The chosen entity first, else the first of the words, else the beginning."""
-    body = "x " * 300 + "Ana met Bo. " + "y " * 600
-    ana = entity(body, "PER", 600, 603)
-    for search in (Search("", (("PER", "Ana"),)), Search("BO")):
-        start, end = excerpt(search, body, [ana])
-        assert 500 < start < 600
-        assert end > 612
-    assert 0 == excerpt(Search("nowhere"), body, [ana])[0]
 
 
 def test_an_entry_is_shown_by_its_name_and_filters_by_its_id() -> None:

@@ -17,12 +17,10 @@ from tools.java_server import ArchiveLock, unpacked
 from tools.kafka import ClusterError, versions
 from tools.kafka.java import MAIN_CLASSES, main_class, run_tool
 from tools.kafka.versions import (
-    DEFAULT,
     VERSIONS,
     Jar,
     JarLock,
     class_path,
-    lock_path,
 )
 from tools.locks import CHOSEN, requested
 
@@ -67,12 +65,6 @@ def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
     assert lock.requested == requested(version)
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in lock.jars)
     assert set(lock.requested) <= {jar.coordinates for jar in lock.jars}
-
-
-def test_there_is_a_lock_for_every_version_and_no_other() -> None:
-    """The list of versions and the folder of locks match."""
-    locks = lock_path(DEFAULT).parent
-    assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
 
 
 def test_a_machine_that_cannot_fetch_says_which_jar_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

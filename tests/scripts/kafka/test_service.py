@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -21,7 +20,6 @@ from typer.testing import CliRunner, Result
 from tools import SCRIPTS, ports
 from tools.kafka import Cluster, ClusterError
 from tools.kafka import __main__ as commands
-from tools.kafka.java import ClassArchive
 from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
@@ -133,20 +131,6 @@ def test_node_that_cannot_start_says_why_and_leaves_nothing() -> None:
     with pytest.raises(ClusterError, match=r"num\.network\.threads"):
         cluster.start()
     assert not cluster.nodes[0].folder.exists()
-
-
-@pytest.mark.long
-def test_a_broker_records_its_classes_and_others_start_with_them(tmp_path: Path) -> None:
-    """The next one uses them; an archive that is damaged costs only the time that it would have saved."""
-    with Cluster(archive=ClassArchive(tmp_path, records=True)) as cluster:
-        cluster.nodes[0].stop(300)
-    archive = ClassArchive(tmp_path)
-    assert archive.path.stat().st_size > 10_000_000
-    with Cluster(archive=archive) as cluster:
-        assert f"-XX:AOTCache={archive.path}" in psutil.Process(cluster.nodes[0].pid).cmdline()
-    archive.path.write_bytes(archive.path.read_bytes()[:1_000_000])
-    with Cluster(archive=archive) as cluster:
-        cluster.warm_up()
 
 
 ASKS = "from tools import ports; ports._PORTS = range({first}, {first} + 40); print(*ports.free_ports(40))"

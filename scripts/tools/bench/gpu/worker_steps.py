@@ -37,8 +37,7 @@ from tools.bench.legs.peers import Plan, compare
 from tools.bench.load import articles
 from tools.bench.peers.line_up import on_a_gpu
 from tools.bench.peers.results import OURS, RANDOM
-from tools.bench.runs import cpu_s
-from tools.waiting import wait_until
+from tools.waiting import cpu_s, wait_until
 
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))

@@ -23,9 +23,10 @@ from tools.bench.legs.peers import order
 from tools.bench.load import Mix, articles, poisson
 from tools.bench.open_loop import Job
 from tools.bench.outcome import Outcome, Plot, Series, Table
-from tools.bench.runs import Spread, cpu_s, p99, percentile, quiet
+from tools.bench.runs import Spread, p99, percentile, quiet
 from tools.bench.watching import count_for, run_backlog
 from tools.topics import Topics
+from tools.waiting import cpu_s
 from tools.worker_parts import tasks_of
 
 ABOUT = (
