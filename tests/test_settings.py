@@ -153,24 +153,6 @@ def test_a_mistake_is_named_where_it_was_made(monkeypatch: pytest.MonkeyPatch, c
     assert SECRET not in found
 
 
-@pytest.mark.parametrize(
-    ("separator", "taken"),
-    [
-        *((each, False) for each in ("", "\n", "\r\n")),
-        *((each, True) for each in ("\n\n", "\t", "\r\n\r\n", " \n \n ")),
-    ],
-)
-def test_only_a_separator_that_no_entity_crosses_is_taken(
-    monkeypatch: pytest.MonkeyPatch, separator: str, *, taken: bool
-) -> None:
-    """Else an entity would go on from one paragraph of an array to the next; the message says what to write."""
-    monkeypatch.setenv("ENRICHER_ARTICLES__PARAGRAPH_SEPARATOR", separator)
-    if taken:
-        assert separator == load_settings().articles.paragraph_separator
-    else:
-        assert "it must contain an empty line or a tab" in mistake()
-
-
 SERVICE = {
     "SERVICE_HOST": "10.0.0.11",
     "SERVICE_PORT": "8080",

@@ -123,16 +123,16 @@ def test_a_mapped_field_of_the_wrong_type_is_refused_with_the_pointer(name: str,
 
 
 def test_paragraphs_are_joined_wherever_they_are() -> None:
-    """With the separator of the settings; other things in the array are refused by the pointer."""
-    mapping = FieldMapping({"body": "/x/y"}, paragraph_separator=" ")
+    """Other things in the array are refused by the pointer."""
+    mapping = FieldMapping({"body": "/x/y"})
     found = mapped(USUAL | {"x": {"y": ["Rain", "in Bergen."]}}, mapping)
-    assert ("Rain in Bergen.", " ") == (found.body, found.body_separator)
+    assert ("Rain\n\nin Bergen.", "\n\n") == (found.body, found.body_separator)
     message = refusal(USUAL | {"x": {"y": ["Rain", [CANARY]]}}, mapping)
     assert "body is an array with an item that is not a string at /x/y" == message
     assert "when it is joined" in refusal(USUAL | {"doc": {"blocks": [{"text": ""}] * 100_000}}, BLOCKS)
 
 
-BLOCKS = FieldMapping({"body": "/doc/blocks/*/text"}, paragraph_separator=" | ")
+BLOCKS = FieldMapping({"body": "/doc/blocks/*/text"})
 
 
 def test_a_body_may_be_the_texts_of_the_items_of_a_list() -> None:
@@ -148,7 +148,7 @@ def test_a_body_may_be_the_texts_of_the_items_of_a_list() -> None:
         {"text": "Snow"},
     ]
     found = mapped(USUAL | {"doc": {"blocks": blocks}}, BLOCKS)
-    assert ("Rain |  | Snow", " | ") == (found.body, found.body_separator)
+    assert ("Rain\n\n\n\nSnow", "\n\n") == (found.body, found.body_separator)
 
 
 @pytest.mark.parametrize("wrong", [7, True, {"deeper": CANARY}, [CANARY]])

@@ -189,7 +189,7 @@ PIECES = {
 def text_of(case: Mapping[str, object]) -> str:
     """The body, joined as the worker does it."""
     body = case["body"]
-    return join_paragraphs(body, "\n\n", 1_000) if isinstance(body, list) else str(body)
+    return join_paragraphs(body, 1_000) if isinstance(body, list) else str(body)
 
 
 def marked(text: str, names: list[str], spans: list[tuple[int, int]]) -> tuple[Ticket, list[tuple[int, int]]]:

@@ -46,7 +46,7 @@ MAX_CHARS: Mapping[str, int] = {
 """The most characters of each optional field. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
 PARAGRAPH_SEPARATOR = "\n\n"
-"""The default of the text between the paragraphs of a body that is an array of strings."""
+"""The text between the paragraphs of a body that is an array of strings. No entity crosses it (rules/borders.py)."""
 
 _IN_RECORD = "metadata"
 """The field of a record that contains the values of `articles.metadata`; it is one of the levels that can be written."""
@@ -68,7 +68,6 @@ class FieldMapping:
         fields: Mapping[str, str] | None = None,
         *,
         metadata: Mapping[str, str] | None = None,
-        paragraph_separator: str = PARAGRAPH_SEPARATOR,
         scalar_ids: bool = False,
         drop_wrong: bool = False,
     ) -> None:
@@ -80,7 +79,7 @@ class FieldMapping:
         # Most values are at the top level of a document, where finding them by key takes a third of the time of a call.
         keys = {name: each[0] for name, each in names.items() if len(each) == 1}
         list_at, each, _ = f"{where['body']}/".partition(f"/{EACH}/")
-        self._separator, self._scalar_ids, self._drop_wrong = paragraph_separator, scalar_ids, drop_wrong
+        self._scalar_ids, self._drop_wrong = scalar_ids, drop_wrong
         self._at = {name: f" at {each}" if name in fields else "" for name, each in where.items()}
         self._no_body = f"body is missing{self._at['body']}{f': there is no list at {list_at}' if each else ''}"
         self._id_key, self._body_key = keys.get("id"), keys.get("body")
@@ -107,8 +106,8 @@ class FieldMapping:
         if type(body) is not str:
             if body is MISSING:
                 raise InvalidArticle(self._no_body)
-            separator = self._separator
-            body = join_paragraphs(body, separator, max_article_chars, at=self._at["body"])
+            separator = PARAGRAPH_SEPARATOR
+            body = join_paragraphs(body, max_article_chars, at=self._at["body"])
         further = self._further_json(document) if self._further else None
         texts, dropped = self._optional_texts(document, raw)
         article = Article(id_text, texts.pop("title", ""), body, texts, further, separator, dropped=tuple(dropped))
@@ -262,7 +261,7 @@ def _is_writable(value: object) -> bool:
     return True
 
 
-def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
+def join_paragraphs(body: object, max_chars: int, *, at: str = "") -> str:
     """The paragraphs of a body as one text. `at`: where it was found, for messages. Raises InvalidArticle.
 
     The length is checked before joining: separators can make a text of a thousand empty strings many times larger.
@@ -271,10 +270,10 @@ def join_paragraphs(body: object, separator: str, max_chars: int, *, at: str = "
         raise InvalidArticle(f"body is not a string{at}")
     if not all(isinstance(paragraph, str) for paragraph in body):
         raise InvalidArticle(f"body is an array with an item that is not a string{at}")
-    chars = sum(map(len, body)) + len(separator) * max(0, len(body) - 1)
+    chars = sum(map(len, body)) + len(PARAGRAPH_SEPARATOR) * max(0, len(body) - 1)
     if chars > max_chars:
         raise InvalidArticle(f"body has {chars} characters when it is joined, at most {max_chars} are allowed")
-    return separator.join(body)
+    return PARAGRAPH_SEPARATOR.join(body)
 
 
 def check_article(article: Article, max_article_chars: int) -> None:

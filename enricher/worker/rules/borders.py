@@ -1,7 +1,7 @@
 """Borders, which no entity crosses, and addresses, which contain no entity, whatever labels say.
 
 A border is between paragraphs, cells of a table and records. A single line break may be a wrap, so an entity crosses it.
-`articles.paragraph_separator` must contain a border.
+Paragraphs that are items of an array are joined with one.
 
 Addresses:
 

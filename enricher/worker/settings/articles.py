@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from enricher.worker.contracts import PlainFormat, RecordFormat
-from enricher.worker.rules.borders import has_border
 from enricher.worker.settings.group import Group
 
 
@@ -60,16 +59,6 @@ class DeleteEventMapping(Group):
         return values
 
 
-def _separator(separator: str) -> str:
-    """Check `articles.paragraph_separator`. Raises ValueError."""
-    if not has_border(separator):
-        raise ValueError(
-            "entities would cross it from one paragraph to the next: it must contain an empty line or a tab, such as "
-            r'"\n\n" or "\t"'
-        )
-    return separator
-
-
 class ArticleSettings(Group):
     """How an article is read, and the limits of inputs and outputs."""
 
@@ -87,7 +76,7 @@ class ArticleSettings(Group):
         "but `body` may be `header:NAME`. Lines of a file have neither, so such fields have their default pointer there, as "
         "those have that are not named: `/id`. An article without id or body there is a dead letter that names the pointer. "
         "In the pointer of `body`, one name may be `*`: `/blocks/*/text` is the `text` of all items of the list `blocks` "
-        "that have one, joined with `paragraph_separator`.",
+        "that have one, joined with an empty line.",
     )
     metadata: Annotated[dict[str, str], AfterValidator(_metadata)] = Field(
         default_factory=dict,
@@ -107,13 +96,6 @@ class ArticleSettings(Group):
         'JSON object of `field`, a JSON Pointer, and `values`, e.g. `{"field": "/payload/op", "values": ["d"]}`. The output '
         "is a tombstone with the record's key. For records without a key it is the id at the pointer `id`, by default "
         "where articles have it.",
-    )
-    paragraph_separator: Annotated[str, AfterValidator(_separator)] = Field(
-        "\n\n",
-        max_length=16,
-        description="What joins a body that is an array of strings, or in the items of a list; it contains an empty line or "
-        "a tab, which no entity crosses. Offsets count in the joined text, and the record contains the separator as "
-        "`body_separator`.",
     )
     body_format: Literal["text", "html", "auto"] = Field(
         "text",

@@ -198,7 +198,6 @@ def _mapping(settings: Settings, fields: dict[str, str]) -> FieldMapping:
     return FieldMapping(
         fields,
         metadata=articles.metadata,
-        paragraph_separator=articles.paragraph_separator,
         scalar_ids=articles.scalar_ids,
         drop_wrong=articles.wrong_optional == "drop",
     )
