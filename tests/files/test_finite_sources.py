@@ -133,23 +133,11 @@ def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
     assert empty.caught_up()
 
 
-def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
-    """From nothing to all, whatever was read ahead."""
-    source = opened(tmp_path / "a.jsonl", b"a\nbcd\n\n")
-    assert (source.bytes_read, source.total_bytes) == (0, 7)
-    source.poll(1, PATIENCE_S)
-    assert source.bytes_read == 2
-    read_all(source)
-    assert source.bytes_read == 7
-
-
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "A.GZ", "a.jsonl"])
-def test_packed_file_is_unpacked_and_its_progress_is_in_packed_bytes(tmp_path: Path, name: str) -> None:
+def test_packed_file_is_unpacked(tmp_path: Path, name: str) -> None:
     """Whatever its name: as text it would be a dead letter for each of its lines."""
-    packed = gzip.compress(b"a\nb\n")
-    source = opened(tmp_path / name, packed)
+    source = opened(tmp_path / name, gzip.compress(b"a\nb\n"))
     assert lines_of(read_all(source)) == [(0, b"a"), (1, b"b")]
-    assert source.bytes_read == source.total_bytes == len(packed)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +223,6 @@ def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:
     """A poll comes back without a record, then with one as soon as it is there, then with the end."""
     source = LineSource(Path("-"))
     source.open(Partitions())
-    assert source.total_bytes is None
     assert source.poll(1, 0.0) == []
     assert source.poll(1, 0.001) == []
     pipe.write(b'{"id":')

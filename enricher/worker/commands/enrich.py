@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, redirect_stdout
+from contextlib import ExitStack, closing, redirect_stdout
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeGuard
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.worker.articles.record_values import record_values
-from enricher.worker.commands.running import describe, interrupt_code, progress_lines, repeating, stopped_by_signals
+from enricher.worker.commands.running import describe, interrupt_code, progress_lines, stopped_by_signals
 from enricher.worker.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.worker.files.exchange import AnswerSink
 from enricher.worker.files.finite_sources import PARQUET_SUFFIX, is_parquet, other_format, require_parquet
-from enricher.worker.loop.loop import Worker
 from enricher.worker.loop.ports import Sink
 from enricher.worker.runtime.watchdog import START_TIMEOUT_S, ProcessTimer, Watchdog
 from enricher.worker.settings import Settings, load_settings
@@ -29,6 +25,8 @@ from enricher.worker.wiring.loaded_tasks import load_tasks
 from enricher.worker.wiring.workers import file_worker
 
 log = logging.getLogger(__name__)
+
+_PROGRESS_S = 5.0
 
 
 def enrich(
@@ -110,11 +108,10 @@ def _run(
             tasks = load_tasks(settings, every_shape=False)
         worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop
-        with (
-            _progress(worker, source),
-            redirect_stdout(sys.stderr),
-        ):  # a transform may print, and standard output has records
+        # A transform may print, and standard output has records.
+        with progress_lines(worker.counters, _PROGRESS_S), redirect_stdout(sys.stderr):
             worker.run()
+        log.info("done: %s", describe(worker.counters))
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupt_code(signals.received))
     return worker.counters
@@ -176,26 +173,3 @@ def _open(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
     if path is None or path == STDIN:
         return sys.stdout.buffer if path else default
     return files.enter_context(whole_file(path))
-
-
-@contextmanager
-def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
-    """A progress bar on a terminal, log lines elsewhere; the counts at the end."""
-    console = Console(stderr=True)
-    with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.counters, every_s=5.0):
-        yield
-    log.info("done: %s", describe(worker.counters))
-
-
-@contextmanager
-def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]:
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task, counters = progress.add_task("loading", total=None), worker.counters
-
-        def refresh() -> None:
-            text = f"{counters.published} articles, {counters.windows} windows, {counters.dead_letters.total()} dead letters"
-            progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
-
-        with repeating(refresh, every_s=0.2):
-            yield

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import codecs
 import importlib.util
-import os
-import stat
 import threading
 import zlib
 from abc import ABC, abstractmethod
@@ -122,15 +120,11 @@ class FiniteSource(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that is not blank: its input, its number from 0, its bytes without the line end.
-
-    `end_bytes`: the position of its end in the input, in packed bytes if the input is a packed file.
-    """
+    """A line that is not blank: its input, its number from 0, its bytes without the line end."""
 
     source: str
     number: int
     value: bytes
-    end_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,6 @@ class End:
     """The end of the input, after `lines` lines, blank ones included."""
 
     lines: int
-    end_bytes: int
 
 
 class LineSource(FiniteSource):
@@ -157,10 +150,6 @@ class LineSource(FiniteSource):
         queue_bytes: int = 32 * 2**20,
     ) -> None:
         super().__init__(Partition(str(path), 0))
-        self.total_bytes: int | None = None
-        """The size of the input as stored; None before `open`, and for pipes."""
-        self.bytes_read = 0
-        """How far `poll` has read, in the same bytes as `total_bytes`."""
         self.first_line = b""
         """The beginning of the first line that is not blank, once it was read: `other_format` may know it."""
         self._path = path
@@ -181,7 +170,6 @@ class LineSource(FiniteSource):
         self._reader = LineReader(
             stream, self._lines(stream), queue_lines=self._queue_lines, queue_bytes=self._queue_bytes
         )
-        self.total_bytes = self._reader.total_bytes
 
     def _lines(self, stream: BufferedReader) -> Iterator[Line | End]:
         """The lines of the input, then its end. Runs in the reader's thread; may raise nothing but FatalError."""
@@ -210,7 +198,6 @@ class LineSource(FiniteSource):
         item = self._reader.get(timeout_s)
         if item is None:
             return None
-        self.bytes_read = item.end_bytes
         if isinstance(item, End):
             self._ended, self._position = True, item.lines
             return None
@@ -273,18 +260,15 @@ def require_parquet(path: Path) -> None:
 
 def _lines(stream: BinaryIO, source: str, max_line_bytes: int, *, packed: bool) -> Iterator[Line | End]:
     lines = cast("BinaryIO", GzipFile(fileobj=stream)) if packed else stream
-    # Progress through a packed file is counted in packed bytes. A pipe has no position, and no size to compare it with.
-    tells = packed and stream.seekable()
-    number = read_bytes = 0
+    number = 0
     while line := lines.readline(max_line_bytes + 1):
-        read_bytes = stream.tell() if tells else read_bytes + len(line)
         if len(line) > max_line_bytes:
             message = f"line {number + 1} of {source} is longer than {max_line_bytes} bytes: are these JSON lines?"
             raise FatalError(message)
         if not line.isspace():
-            yield Line(source, number, line.rstrip(b"\r\n"), read_bytes)
+            yield Line(source, number, line.rstrip(b"\r\n"))
         number += 1
-    yield End(number, stream.tell() if tells else read_bytes)
+    yield End(number)
 
 
 def _begins_with(stream: BinaryIO, magic: bytes) -> bool:
@@ -304,7 +288,6 @@ class LineReader:
     def __init__(
         self, stream: BufferedReader, lines: Iterator[Line | End], *, queue_lines: int, queue_bytes: int
     ) -> None:
-        self.total_bytes = _total_bytes(stream)
         self._stream = stream
         self._lines = lines
         self._max_lines = queue_lines
@@ -366,9 +349,3 @@ class LineReader:
 
 def _size(item: Line | End | FatalError) -> int:
     return len(item.value) if isinstance(item, Line) else 0
-
-
-def _total_bytes(stream: BufferedReader) -> int | None:
-    """The size of a file; None for pipes and terminals."""
-    status = os.fstat(stream.fileno())
-    return status.st_size if stat.S_ISREG(status.st_mode) else None

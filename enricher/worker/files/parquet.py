@@ -222,21 +222,19 @@ def _open(source: Path | BufferedReader) -> Any:  # noqa: ANN401  pyarrow publis
 
 
 def _read_rows(stream: BufferedReader, path: Path, columns: Sequence[str]) -> Iterator[Line | End]:
-    """The rows as lines. Their positions in bytes are estimated from the share of rows."""
-    size, number = stream.seek(0, 2), 0
-    stream.seek(0)
+    """The rows as lines."""
+    number = 0
     try:
         with _open(stream) as file:
-            rows = file.metadata.num_rows
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 for value in _values(batch):
-                    yield Line(str(path), number, value, size * (number + 1) // rows)
+                    yield Line(str(path), number, value)
                     number += 1
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         # Not the message of a ValueError or OverflowError: it may contain the value.
         reason = error if isinstance(error, OSError | pa.ArrowException) else type(error).__name__
         raise FatalError(f"cannot read {path} from row {number} on: {reason}") from error
-    yield End(rows, size)
+    yield End(number)
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
