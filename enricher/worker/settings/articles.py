@@ -86,7 +86,7 @@ class ArticleSettings(Group):
     transform: str | None = Field(
         None,
         min_length=1,
-        description="Your own code before all of this: the name of an entry point `enricher.transforms` of an installed "
+        description="Your own code before the fields: the name of an entry point `enricher.transforms` of an installed "
         "package, a pure function of the document and the headers that returns another document, or None for no output "
         "(deploy/transforms.md). `deleted` is about the document as it was published.",
     )
@@ -129,8 +129,8 @@ class ArticleSettings(Group):
     max_article_tokens: int = Field(
         100_000,
         ge=1,
-        description="Tokens of title and body. Above, the beginning is enriched, up to the end of a word, and the record "
-        "is marked as truncated.",
+        description="Tokens of title and body. Of a longer article the beginning is enriched, up to the end of a word, and "
+        "its record is marked as truncated.",
     )
     max_record_bytes: int = Field(
         1_000_000,
@@ -194,7 +194,7 @@ class OutputSettings(Group):
     skip_addresses: bool = Field(
         default=True,
         description="Leave out entities that are only a part of a URL or an e-mail address (https://www.berlin.de/merkel, "
-        "merkel@paris.fr), or all of it. The name of a handle (@BorisJohnson) is one.",
+        "merkel@paris.fr), or all of it. The name in a handle (@BorisJohnson) stays an entity.",
     )
     format: RecordFormat = Field(
         "json",

@@ -72,7 +72,7 @@ class KafkaSettings(Group):
         description="Sign in with a token of an identity, which is renewed by itself: `msk-iam` (Amazon MSK), `azure` "
         "(Event Hubs), `gcp` (Google's Managed Service for Apache Kafka), each with the extra `aws`, `azure` or `gcp` "
         "and the identity of the pod or machine; `oidc`: any provider, which `sasl.oauthbearer.` properties name. "
-        "Empty: without.",
+        "Empty: no token.",
     )
     properties: Properties = Field(
         default_factory=dict,
@@ -140,8 +140,8 @@ class RegistrySettings(Group):
         le=600,
         description="Seconds that the articles of an id wait if the registry does not know it, or fails on it while it "
         "answers about others, before they become dead letters: it may be registered late, or a replica of the registry "
-        "may lag behind. Their partition waits too. Ten ids an hour are waited for in vain; beyond that an unknown "
-        "one counts at once.",
+        "may lag behind. Their partition waits too. At most ten unknown ids an hour are waited for; beyond that "
+        "their articles become dead letters at once.",
     )
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
@@ -165,7 +165,7 @@ class IndexSettings(Group):
         description="The index that documents are written to, or an alias with one write index.",
     )
     product: Literal["auto", "opensearch", "elasticsearch"] = Field(
-        "auto", description="Which of the two it is. `auto`: what the server says at the start."
+        "auto", description="OpenSearch or Elasticsearch. `auto`: what the server says at the start."
     )
     group_id: str = Field("", description="Consumer group of the indexers. Default: `GROUP_ID.index`.")
     dead_letter_topic: str = Field(

@@ -84,8 +84,8 @@ class TaskSettings(Group):
     )
     pooling: Literal["mean", "first_window", "max"] = Field(
         "mean",
-        description="How the answers for an article's windows become its own: their mean weighted by the tokens that each "
-        "owns, the first window's, or the largest of each value. Not for `ner`.",
+        description="How the answers for windows become that for their article: their mean weighted by the tokens that each "
+        "window owns, the first window's, or the largest of each value. Not for `ner`.",
     )
     threshold: float | dict[str, float] | None = Field(
         None,
@@ -187,8 +187,8 @@ class WorkerSettings(Group):
     max_in_flight_bytes: int = Field(
         256_000_000,
         ge=1_000_000,
-        description="Bytes of the records of those articles. What is kept beside them, such as `articles.metadata`, may "
-        "take as much again.",
+        description="Bytes of the records read and not yet committed. What is kept beside them, such as "
+        "`articles.metadata`, may take as much again.",
     )
     max_articles_per_second: float = Field(
         0.0,
