@@ -86,9 +86,10 @@ class ArticleSettings(Group):
     transform: str | None = Field(
         None,
         min_length=1,
-        description="Your own code before the fields: the name of an entry point `enricher.transforms` of an installed "
-        "package, a pure function of the document and the headers that returns another document, or None for no output "
-        "(deploy/transforms.md). `deleted` is about the document as it was published.",
+        description="Your own code, called before the fields are looked up: the name of an entry point "
+        "`enricher.transforms` of an installed package, a pure function of the document and the headers that returns "
+        "another document, or None for no output (deploy/transforms.md). `deleted` is about the document as it was "
+        "published.",
     )
     deleted: DeleteEventMapping | None = Field(
         None,
