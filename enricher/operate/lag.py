@@ -7,7 +7,7 @@ group (READ includes it), which is less than a worker has.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -217,18 +217,16 @@ def read_backlog(config: KafkaConfig) -> Backlog:
     Raises BrokerError, and SettingsError if librdkafka rejects the properties.
     """
     complaint = Complaint(config)
-    with (
-        closing(Inspector(config, complaint)) as ask,
-        closing(FirstRecords(config, complaint)) as first_records,
-        ask.within(config.request_timeout_s) as deadline,
-    ):
-        partitions = [each for topic in config.inputs for each in _partitions(topic, ask, first_records, deadline)]
+    with closing(Inspector(config, complaint)) as ask, ask.within(config.request_timeout_s) as deadline:
+        find = partial(_first_records, config, complaint, deadline)
+        partitions = [each for topic in config.inputs for each in _partitions(topic, ask, find)]
         return Backlog(config.group_id, ",".join(config.inputs), partitions, ask.members())
 
 
-def _partitions(
-    topic: str, ask: Inspector, first_records: FirstRecords, deadline: Deadline
-) -> Sequence[PartitionBacklog]:
+FirstRecords = Callable[[str, Mapping[int, int]], Mapping[int, RawRecord]]
+
+
+def _partitions(topic: str, ask: Inspector, first_records: FirstRecords) -> Sequence[PartitionBacklog]:
     numbers = ask.partitions(topic)
     # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
     committed = _committed_offsets(topic, numbers, ask)
@@ -237,7 +235,7 @@ def _partitions(
     starts = {
         n: _start(firsts[n] if offset is None else offset, firsts[n], written[n]) for n, offset in committed.items()
     }
-    oldest = first_records.find(topic, {n: at for n, at in starts.items() if at < ends[n]}, deadline)
+    oldest = first_records(topic, {n: at for n, at in starts.items() if at < ends[n]})
     now_s = time.time()
     return [
         PartitionBacklog(
@@ -264,26 +262,17 @@ def _committed_offsets(topic: str, numbers: Sequence[int], ask: Inspector) -> di
     }
 
 
-class FirstRecords:
-    """Fetches the first record from given offsets on, in many partitions at once."""
+def _first_records(
+    config: KafkaConfig, complaint: Complaint, deadline: Deadline, topic: str, starts: Mapping[int, int]
+) -> Mapping[int, RawRecord]:
+    """The first committed record at or after each offset; partitions without one are left out. Raises BrokerError.
 
-    def __init__(self, config: KafkaConfig, complaint: Complaint) -> None:
-        self._complaint = complaint
-        self._reader = lone_reader(config, complaint, _ONE_RECORD)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._reader.close()
-
-    def find(self, topic: str, starts: Mapping[int, int], deadline: Deadline) -> dict[int, RawRecord]:
-        """The first committed record at or after each offset; partitions without one are left out. Raises BrokerError.
-
-        A batch that cannot be read counts as a record at the offset that was asked for, without a timestamp.
-        """
-        found: dict[int, RawRecord] = {}
-        doing, reader = f"reading '{topic}'", self._reader
-        ranges = {number: (start, NO_END) for number, start in starts.items()}
-        with broker_errors(reader.consumer, doing, self._complaint):
+    A batch that cannot be read counts as a record at the offset that was asked for, without a timestamp.
+    """
+    found: dict[int, RawRecord] = {}
+    doing, ranges = f"reading '{topic}'", {number: (start, NO_END) for number, start in starts.items()}
+    with closing(lone_reader(config, complaint, _ONE_RECORD)) as reader:
+        with broker_errors(reader.consumer, doing, complaint):
             for message in reader.read(topic, ranges, partial(may_pass, taken=DAMAGED), deadline=deadline):
                 if message is None:
                     continue
@@ -296,8 +285,8 @@ class FirstRecords:
         if reader.left:
             names = ", ".join(map(str, sorted(reader.left)))
             timeout = KafkaError(KafkaError._TIMED_OUT, f"{doing}: no answer in time from partitions {names}")  # noqa: SLF001  the client's name
-            raise BrokerError(self._complaint.explain(timeout))
-        return found
+            raise BrokerError(complaint.explain(timeout))
+    return found
 
 
 def _start(committed: int, first: int, written: int) -> int:

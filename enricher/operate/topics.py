@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 from rich.table import Table
 
 from enricher.errors import BrokerError
@@ -70,7 +70,7 @@ def topics_create(
         message_bytes,
         existing,
         inputs=settings.kafka.inputs,
-        brokers=admin.cluster().brokers,
+        brokers=len(admin.cluster().brokers),
         partitions=partitions,
         replicas=replication_factor,
     )
@@ -130,14 +130,6 @@ def plan_topics(
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
-    """The cluster, from its metadata."""
-
-    id: str | None
-    brokers: int
-
-
-@dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic, from its metadata. `replicas` and `in_sync` are the lowest of its partitions."""
 
@@ -160,11 +152,10 @@ class Admin:
         self._complaint = Complaint()
         self._client = new_client(AdminClient, config.client("admin"), self._complaint)
 
-    def cluster(self, timeout_s: float | None = None) -> ClusterView:
-        """The cluster's id, and how many brokers it has now. `timeout_s`: instead of the request timeout."""
+    def cluster(self, timeout_s: float | None = None) -> ClusterMetadata:
+        """The cluster's id and its brokers now. `timeout_s`: instead of the request timeout."""
         with self._errors(f"asking {self._config.bootstrap_servers} for the cluster"):
-            metadata = self._client.list_topics(timeout=timeout_s or self._config.request_timeout_s)
-        return ClusterView(metadata.cluster_id, len(metadata.brokers))
+            return self._client.list_topics(timeout=timeout_s or self._config.request_timeout_s)
 
     def topic(self, name: str) -> TopicView | None:
         """The topic, or None if there is none, or none that we may see. Never creates it."""

@@ -38,7 +38,7 @@ from enricher.worker.wiring.kafka_clients import kafka_config
 from enricher.worker.wiring.loaded_tasks import load_tasks
 from enricher.worker.wiring.memory_runs import recompute
 from enricher.workshop.arguments import JsonOption, ModelArgument
-from enricher.workshop.comparison import COLUMNS, Answer, Answers, Comparison, Verdict, compare, judge
+from enricher.workshop.comparison import COLUMNS, Answer, Answers, Comparison, compare, judge
 from enricher.workshop.evaluate import require_labels, text_table
 from enricher.workshop.gate.scoring import EntitySpan
 
@@ -93,14 +93,15 @@ def model_compare(  # noqa: PLR0913  one for each option
         remark_console().print(escape(f"{source}: {len(sample.records):,} articles ..."))
         answers.append(run_model(settings, checkpoint, source, sample.records, reader))
     comparison = compare(answers[0], answers[1], examples=examples)
-    verdict, remarks = judge(comparison, max_lost, max_relabelled), (*sample.remarks, *comparison.remarks)
+    reasons, remarks = judge(comparison, max_lost, max_relabelled), (*sample.remarks, *comparison.remarks)
     if as_json:
         models = [{"name": each.name, "digest": each.digest, "precision": each.precision} for each in answers]
+        verdict = None if reasons is None else {"passed": not reasons, "reasons": reasons}
         facts = {"models": models, **asdict(comparison), "remarks": remarks, "verdict": verdict}
         sys.stdout.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
-        _print(comparison, verdict, remarks)
-    if verdict is not None and not verdict.passed:
+        _print(comparison, reasons, remarks)
+    if reasons:
         raise typer.Exit(CHANGED)
 
 
@@ -116,7 +117,7 @@ def _sample(settings: Settings, articles: Path | None, most: int) -> Sample:
     return sample
 
 
-def _print(comparison: Comparison, verdict: Verdict | None, remarks: Sequence[str]) -> None:
+def _print(comparison: Comparison, reasons: Sequence[str] | None, remarks: Sequence[str]) -> None:
     console, said = data_console(), remark_console()
     console.print(text_table(COLUMNS, (row.cells for row in comparison.rows)))
     for row in comparison.rows:
@@ -124,10 +125,10 @@ def _print(comparison: Comparison, verdict: Verdict | None, remarks: Sequence[st
             for text in texts:
                 console.print(escape(escape_controls(f"{kind}: {text}")))
     said.print(f"{comparison.changed_articles:,} of {comparison.articles:,} articles change")
-    for line in (*remarks, *(verdict.reasons if verdict else ())):
+    for line in (*remarks, *(reasons or ())):
         said.print(escape(escape_controls(line)))
-    if verdict:
-        said.print("passed" if verdict.passed else "failed")
+    if reasons is not None:
+        said.print("failed" if reasons else "passed")
 
 
 _MAX_BYTES = 512 * 2**20

@@ -71,14 +71,6 @@ class Comparison:
     remarks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on a comparison; `reasons` say why it failed."""
-
-    passed: bool
-    reasons: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class _Changes:
     """The findings and changes of all articles, each by article, label and column: A's, B's, then `KINDS`."""
@@ -131,8 +123,8 @@ def compare(a: Answers, b: Answers, *, examples: bool = False) -> Comparison:
     )
 
 
-def judge(comparison: Comparison, max_lost: float | None, max_relabelled: float | None) -> Verdict | None:
-    """Fail if a larger share than allowed changed, or if nothing can be judged. None without a limit."""
+def judge(comparison: Comparison, max_lost: float | None, max_relabelled: float | None) -> list[str] | None:
+    """The reasons to fail: a larger share than allowed changed, or nothing can be judged. None without a limit."""
     if max_lost is None and max_relabelled is None:
         return None
     limits: tuple[tuple[ChangeKind, float | None], ...] = (("lost", max_lost), ("relabelled", max_relabelled))
@@ -145,7 +137,7 @@ def judge(comparison: Comparison, max_lost: float | None, max_relabelled: float 
             reasons.append(f"{found} of A's findings are {kind}, and {100 * limit:g} % may be")
     if comparison.only_a:
         reasons.append(f"B has no answer for {comparison.only_a:,} articles for which A has one")
-    return Verdict(not reasons, tuple(reasons))
+    return reasons
 
 
 def _row(label: str, counts: PerText, examples: Mapping[ChangeKind, tuple[str, ...]]) -> Row:

@@ -40,7 +40,7 @@ def broker_findings(config: KafkaConfig) -> Iterator[Finding]:
     except BrokerError as error:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
-    yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
+    yield _report.ok("broker", f"{len(cluster.brokers)} broker(s), cluster {cluster.cluster_id}")
     yield _start(soon)
     yield _transactional_id(config)
     for name in config.topics:

@@ -49,7 +49,7 @@ def tried_promises(config: KafkaConfig) -> Iterator[Finding]:
     except BrokerError as error:
         yield _report.fail("broker", str(error), UNREACHABLE)
         return
-    yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
+    yield _report.ok("broker", f"{len(cluster.brokers)} broker(s), cluster {cluster.cluster_id}")
     rights = (
         f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ on groups with the same "
         f"prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
