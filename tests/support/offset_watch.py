@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from enricher.errors import BrokerError
-from enricher.operate.verify.group_offsets import Cluster, Committed, CommittedOffset, same_topic
+from enricher.operate.verify.contract import same_topic
 from enricher.operate.verify.ledger import Check, Place
+from enricher.operate.verify.verification import Cluster, Committed, CommittedOffset
 from enricher.worker.kafka.properties import KafkaConfig
 
 

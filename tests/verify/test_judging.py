@@ -16,19 +16,19 @@ from enricher.operate.verify.contract import (
     Omitted,
     Source,
     record_id,
+    same_topic,
     source_of_dead_letter,
     source_of_record,
-)
-from enricher.operate.verify.group_offsets import (
-    CommittedOffset,
-    committed_of,
-    of_topic,
-    same_topic,
-    topic_id_in,
 )
 from enricher.operate.verify.ledger import Checks, Doubts, Judge, JudgedRange, PartitionLedger, mark_of
 from enricher.operate.verify.outputs import SourceOrder, VersionOrder, belongs_to
 from enricher.operate.verify.recomputing import alike, chosen_of
+from enricher.operate.verify.verification import (
+    CommittedOffset,
+    committed_of,
+    of_topic,
+    topic_id_in,
+)
 from enricher.worker.articles import record_headers
 from enricher.worker.records import Mark, Partition, RawRecord, record_version
 from enricher.worker.rules.commit_metadata import CommitMetadata

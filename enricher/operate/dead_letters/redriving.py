@@ -36,7 +36,7 @@ from enricher.operate.dead_letters.letters import (
 )
 from enricher.operate.dead_letters.sender import Outgoing, Overtaken, RefusedRecords, Sender
 from enricher.operate.inspector import Inspector, RecordFinder
-from enricher.operate.verify.group_offsets import same_topic
+from enricher.operate.verify.contract import same_topic
 from enricher.worker.kafka.properties import KafkaConfig
 from enricher.worker.kafka.ranges import RangeReader
 from enricher.worker.records import Partition, RawRecord

@@ -25,6 +25,7 @@ _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
 )
+_ONE_ALPHABET = str.maketrans("+/", "-_")
 _VERSION = "enricher.version"
 _STAGES = frozenset({b"decode", b"transform", b"tokenize", b"inference", b"publish"})
 _STAGE = "enricher.dlq.stage"
@@ -89,6 +90,16 @@ def record_id(source: Source) -> str:
     """The record id that the schema derives from an input record."""
     name = f"{source.topic}/{source.topic_id}/{source.partition}/{source.offset}"
     return str(uuid5(_RECORD_NAMESPACE, name))
+
+
+def same_topic(one: str | None, other: str | None) -> bool:
+    """False if both ids are known and differ.
+
+    Ids are 16 bytes in base64, of which the client and Kafka's tools write two characters differently: `+/` and `-_`.
+    """
+    if one is None or other is None or one == other:
+        return True
+    return one.translate(_ONE_ALPHABET) == other.translate(_ONE_ALPHABET)
 
 
 def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:

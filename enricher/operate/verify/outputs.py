@@ -17,10 +17,10 @@ from enricher.operate.verify.contract import (
     dead_letter_headers_by_name,
     headers_by_name,
     record_id,
+    same_topic,
     source_of_dead_letter,
     source_of_record,
 )
-from enricher.operate.verify.group_offsets import same_topic
 from enricher.operate.verify.ledger import EARLIER, Checks, PartitionLedger, Place
 
 

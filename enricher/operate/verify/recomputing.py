@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Message
 
-from enricher.operate.verify.contract import HeaderValues, headers_by_name, source_of_record
-from enricher.operate.verify.group_offsets import same_topic
+from enricher.operate.verify.contract import HeaderValues, headers_by_name, same_topic, source_of_record
 from enricher.operate.verify.ledger import Check, Place
 from enricher.worker.kafka.metadata import raw_record
 from enricher.worker.kafka.partition_reader import Ranges
