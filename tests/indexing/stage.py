@@ -166,7 +166,6 @@ def make_stage(bootstrap_servers: str, url: str, **environment: str) -> Stage:
         "ENRICHER_INDEX__NAME": topics.group,
         "ENRICHER_INDEX__DEAD_LETTER_TOPIC": letters,  # also where a replay's topic is indexed
         "ENRICHER_INDEX__MAX_BATCH_DOCUMENTS": "200",
-        "ENRICHER_INDEX__RETRY_MAX_S": "0.25",
     }
     return Stage(topics, letters, replayed, environment)
 
