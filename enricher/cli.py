@@ -79,7 +79,7 @@ _Config = Annotated[
         metavar="FILE",
         exists=True,
         dir_okay=False,
-        help="The TOML file of settings, instead of the one that ENRICHER_CONFIG names. Variables are stronger.",
+        help="The TOML file of settings, instead of that of ENRICHER_CONFIG. Environment variables take precedence.",
     ),
 ]
 
