@@ -25,7 +25,6 @@ from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SHARING, SLOW
 
 from enricher.worker.runtime import watchdog
-from enricher.worker.settings import Settings
 from tools import SCRIPTS
 
 TESTS = Path(__file__).parent
@@ -298,9 +297,6 @@ def test_the_lists_of_slow_tests_name_files_that_exist() -> None:
 
 
 ROW = re.compile(r"^    (\S.*?) {2,}(\S.*)$", re.MULTILINE)
-SETTING = re.compile(r"[a-z]+\.[a-z_]+")
-
-
 GUARD = re.compile(r"\b_?guard\(\s*\"([^\"]+)\"")
 
 
@@ -314,11 +310,3 @@ def test_the_table_has_every_guard_and_no_other() -> None:
     others = (path.read_text("utf-8") for path in FILES if path.name != "watchdog.py")
     guards = {label for text in others for label in GUARD.findall(text)}
     assert guards == set(bounds(watchdog.__doc__ or ""))
-
-
-def test_the_table_names_settings_that_exist() -> None:
-    """A bound follows from settings, which may be renamed."""
-    groups = {name: getattr(field.annotation, "model_fields", ()) for name, field in Settings.model_fields.items()}
-    named = SETTING.findall(" ".join(bounds(watchdog.__doc__ or "").values()))
-    assert len(named) > 10
-    assert [] == [name for name in named if name.partition(".")[2] not in groups[name.partition(".")[0]]]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from commands.model_app import run_model, tiny_model
 
-from enricher.errors import SettingsError
 from enricher.worker.inference.run.engine import OnnxEngine
 from enricher.worker.records import Batch
 from enricher.worker.settings import Settings
@@ -92,11 +91,3 @@ def test_the_command_prints_settings_that_can_be_used_and_stores_nothing(
     assert all(row["tokens_per_s"] > 0 and row["batch_ms"] > 0 for row in rows)
     assert before == sorted(folder.rglob("*"))
     assert [] == list(cache.rglob("tun*"))
-
-
-def test_a_plot_without_matplotlib_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusal names the extra, before anything is measured."""
-    monkeypatch.setattr("enricher.workshop.tune.find_spec", lambda _name: None)
-    error = run_model("tune", tmp_path, "--out", tmp_path / "plot.png", cache_dir=tmp_path).exception
-    assert isinstance(error, SettingsError)
-    assert "kafka-enricher[reports]" in str(error)

@@ -129,17 +129,3 @@ def test_the_notes_say_how_to_see_it_work(tmp_path: Path) -> None:
     assert {"doctor", "lag", "publish", "tail"} == commands
     for command in commands:
         assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
-
-
-def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
-    """These would be missed later: brokers, partitions, GPUs, metrics."""
-    named = '"capacity": {"partitions": 8}, "settings": {"kafka": {"bootstrap_servers": "b:1"}}'
-    said = notes(tmp_path, f'{{"gpu": {{"enabled": true}}, {named}}}')
-    assert "Set capacity.gpus" in said
-    assert "Its metrics are not collected yet" in said
-    assert [] == [each for each in ("Set capacity.partitions", "Its brokers are not named") if each in said]
-    zero = (CHART / "ci" / "keda-tls-values.yaml").read_text("utf-8")
-    scaled = notes(tmp_path / "zero", zero)
-    assert "Its brokers are not named" in scaled
-    assert "refuses to start" in scaled
-    assert "and the autoscaler asks for them" in scaled

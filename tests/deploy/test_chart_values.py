@@ -313,12 +313,6 @@ def test_another_replay_is_another_job() -> None:
     assert 4 == len(names)
 
 
-def test_a_long_name_still_fits_into_labels() -> None:
-    """A StatefulSet labels its pods with its name and a hash, in at most 63 characters."""
-    name = render({"fullnameOverride": "n" * 70}).one("StatefulSet")["metadata"]["name"]
-    assert len(f"{name}-0123456789") <= 63
-
-
 def test_each_process_has_the_port_that_the_program_chooses() -> None:
     """One behind the other, from that of the settings on."""
     worker = render({"processes": 3}).worker

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import orjson
 import pytest
 from commands.cli_runner import run
 from telemetry.building import WORKER, observed_indexer
 
 from enricher.errors import SettingsError
 from enricher.indexing.index_health import READY_WITHIN_S, IndexHealth
-from enricher.worker.health.routes import Request
 from enricher.worker.runtime.watchdog import Watched
 from enricher.worker.stats import WorkerState
 
@@ -73,11 +71,3 @@ def test_every_instrument_is_exposed() -> None:
     assert 'enricher_index_documents_total{enricher_outcome="older"} 10.0' in text
     assert 'enricher_index_partition_lag{messaging_destination_name="entities"' in text
     assert "process_cpu_time_seconds_total" in text
-
-
-def test_the_status_is_json_at_two_paths() -> None:
-    """There is no page."""
-    routes = shown().pages()
-    for path in ("/", "/status.json"):
-        status = orjson.loads(routes[path](Request()).body)
-        assert ("working", 40) == (status["state"], status["outcomes"]["written"])

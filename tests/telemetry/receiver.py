@@ -1,21 +1,14 @@
-"""A real OTLP receiver, over HTTP and gRPC, that decodes requests with OpenTelemetry's protocol classes."""
+"""A real OTLP receiver over HTTP, which decodes requests with OpenTelemetry's protocol classes."""
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Traces
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
-)
 from support.http_serving import QuietHandler, http_server
 
 
@@ -59,23 +52,3 @@ def http_receiver() -> Iterator[Received]:
 
     with http_server(Handler) as received.endpoint:
         yield received
-
-
-@contextmanager
-def grpc_receiver() -> Iterator[Received]:
-    """Listen on loopback over gRPC while the body runs."""
-    received = Received()
-
-    class TraceService(TraceServiceServicer):
-        def Export(self, request: Any, context: object) -> Any:  # noqa: N802, ANN401, ARG002  the protocol's
-            received.traces.append(request)
-            return ExportTraceServiceResponse()
-
-    server = grpc.server(ThreadPoolExecutor(2))
-    add_TraceServiceServicer_to_server(TraceService(), server)  # type: ignore[no-untyped-call]
-    received.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
-        yield received
-    finally:
-        server.stop(None)
