@@ -15,6 +15,7 @@ from support.records import finished, plain_record, unwritable_record
 
 from enricher.errors import SettingsError
 from enricher.worker.articles import (
+    MAX_REASON_BYTES,
     MIN_MESSAGE_BYTES,
     clip,
     dead_letter_headers,
@@ -246,6 +247,14 @@ def test_dead_letter_has_these_headers(raw: RawRecord, named: list[object]) -> N
         ("enricher.dlq.time", b"2026-03-14T10:00:00.250Z"),
     ]
     assert expected == dead_letter_headers(raw, NOT_FINITE, version="0.1.0", time_s=1773482400.25, omitted_bytes=None)
+
+
+def test_long_reason_is_cut_between_characters(raw: RawRecord) -> None:
+    """1024 bytes of UTF-8 at most, and never half a character."""
+    letter = DeadLetter("inference", "E" * 5000, "é" + "\U0001f68b" * 500)
+    headers = dict(dead_letter_headers(raw, letter, version="0.1.0", time_s=0.0, omitted_bytes=None))
+    assert ("é" + "\U0001f68b" * 255).encode() == headers["enricher.dlq.error.message"]
+    assert headers["enricher.dlq.error.type"] == b"E" * MAX_REASON_BYTES
 
 
 @given(
