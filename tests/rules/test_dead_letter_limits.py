@@ -173,6 +173,11 @@ def test_only_own_partitions_with_a_known_start_are_looked_at() -> None:
         process.rule.check_starts(offsets.start_of)
 
 
+def test_a_share_is_not_made_smaller_by_floating_point() -> None:
+    """0.29 * 100 is a little less than 29."""
+    assert 29 == Limits(0, 0.29, 100).max_in_window
+
+
 def test_dead_letters_of_large_outputs_count_before_their_commit() -> None:
     """Only writing shows them; with them the release may be beyond a limit that it was within."""
     offsets = Offsets()
