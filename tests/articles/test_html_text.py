@@ -45,9 +45,9 @@ def test_text_is_left_alone(body: str) -> None:
 
 @pytest.mark.parametrize("piece", ["<", "<a ", "<a", "</a>", "<b>", "<a" + "a" * 1000, "< a>", "<!", "<!--"])
 def test_hostile_text_is_answered(piece: str) -> None:
-    """A million characters of it: an expression that tries each beginning with each end would take hours."""
-    assert looks_like_html(" x" + piece * (1_000_000 // len(piece))) is False
-    assert looks_like_html(piece * (1_000_000 // len(piece)) + "<br>")
+    """300,000 characters of it: an expression that tries each beginning with each end would take hours."""
+    assert looks_like_html(" x" + piece * (300_000 // len(piece))) is False
+    assert looks_like_html(piece * (300_000 // len(piece)) + "<br>")
 
 
 CANARY = "xyzzy"
@@ -223,7 +223,7 @@ def test_blocks_have_the_texts_that_they_have_alone(blocks: list[str]) -> None:
 
 # ---- hostile HTML
 
-SIZE = 100_000
+SIZE = 50_000
 HOSTILE = [
     "<div>", "</div>", "<p>a</p>", "a<b>", "<", "&", "&lt", "&#", "&#x", "&a", "<!--", "<![CDATA[", "</", "<a b=", '<a b="',
     "<script>", "<svg>", "<svg></svg>a", "</svg>", "<template>", "<select><video>", "<pre>a", "a  ", "a\n", "<br>",
@@ -233,7 +233,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_html_makes_no_text_or_map_beyond_its_size(piece: str) -> None:
-    """100,000 characters of it: nothing is raised, and nesting costs nothing."""
+    """50,000 characters of it: nothing is raised, and nesting costs nothing."""
     for source in (
         piece * (SIZE // len(piece)),
         "Oslo" + piece * (SIZE // len(piece)) + "Rome",
