@@ -192,6 +192,16 @@ def test_the_others_go_on_where_they_were_when_it_delivers(assignment: Assignmen
         assert (set(), [PLACE, OTHER]) == (quiet.paused, assignment.partitions.of(State.READING))
 
 
+def test_it_is_read_alone_for_as_long_again_if_another_one_was_read(assignment: Assignment) -> None:
+    """What comes meanwhile may have records that were fetched first."""
+    assignment.add([TopicPartition(*OTHER)])
+    silent_for(assignment, 65, busy=True)
+    assignment.add([TopicPartition(PLACE.topic, 0)])
+    silent_for(assignment, 10, after_s=65.0)
+    with pytest.raises(Stalled, match="articles 3 delivered"):
+        silent_for(assignment, 10, after_s=75.0)
+
+
 def test_one_that_the_loop_holds_meanwhile_stays_held(assignment: Assignment, quiet: Quiet) -> None:
     """The loop wants nothing of it, whoever is read alone."""
     assignment.add([TopicPartition(*OTHER)])

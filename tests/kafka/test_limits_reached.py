@@ -13,6 +13,7 @@ from kafka.harness import (
     QUICK_FAILOVER,
     as_sent,
     assert_exactly_once,
+    headers_of,
     is_all_committed,
     publish,
     short_articles,
@@ -94,3 +95,16 @@ def test_a_broken_mapping_ends_all_workers_until_it_is_accepted(topics: Topics, 
 def accept(topics: Topics) -> Result:
     """Let the workers go on."""
     return run("dead-letters", "accept", topics.group, env=topics.environment)
+
+
+def test_outputs_too_large_for_their_topic_count_before_the_commit(topics: Topics, tmp_path: Path) -> None:
+    """Only encoding shows them, in the open transaction: it is aborted, and what is within the limit is committed again."""
+    large = [{"id": f"large-{index}", "body": "news " * 1_500} for index in range(60)]
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, large))
+    tiny = {MAX_IN_A_ROW: "20", "ENRICHER_ARTICLES__MAX_RECORD_BYTES": "4096", "ENRICHER_OUTPUT__ARTICLE": "whole"}
+    log = tmp_path / "worker.log"
+    with worker(topics.environment | tiny, "--until-caught-up", log=log, stub=True) as process:
+        assert process.wait(WORK_S) == 12
+    letters = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert {b"OutputTooLarge"} == {headers_of(letter)["enricher.dlq.error.type"] for letter in letters}
+    assert letters_in(topics) == 20

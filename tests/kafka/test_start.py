@@ -22,10 +22,10 @@ from kafka.clients import (
     records_of,
     release_of,
 )
-from kafka.harness import Sent, publish, transaction
+from kafka.harness import Sent, as_sent, publish, short_articles, transaction, worker
 from support.operating import commit, delete_group, delete_records, write
-from support.patience import PATIENCE_S
-from support.reading import commit_of
+from support.patience import PATIENCE_S, wait_until
+from support.reading import commit_of, committed_and_ends
 from support.topics import Topics, make_topics
 
 from enricher.errors import SettingsError
@@ -163,3 +163,15 @@ def test_nothing_is_read_before_the_start_is_committed(topics: Topics) -> None:
     commit_starts(source, config, source.positions(diary.owned))
     assert 40 == len(records_of(source, 40))
     assert not source.waits_for_commit
+
+
+def test_the_start_is_committed_as_soon_as_it_is_known(topics: Topics) -> None:
+    """However rarely the worker publishes: nothing is read before."""
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
+
+    def all_begun() -> bool:
+        committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+        return all(offset >= 0 for offset, _end in committed.values())
+
+    with worker(topics.environment | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}, stub=True):
+        wait_until(all_begun, PATIENCE_S, "the starts are committed")
