@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from enricher.worker.health.routes import ProbeResult, Reply, Route, Starting, page_routes
+from enricher.worker.health.routes import Health, ProbeResult, Reply, Route, page_routes
 from enricher.worker.health.worker_health import Waits, why_stuck
 from enricher.worker.records import Partition
 from enricher.worker.runtime.watchdog import Watched
@@ -144,7 +144,7 @@ READY_WITHIN_S = 15.0
 _NO_THREADS = Waits(0.0, 0.0, 1.0)
 
 
-class IndexHealth(Starting):
+class IndexHealth(Health):
     """The health of an indexer, also before it is built."""
 
     def __init__(self, facts: WorkerFacts, clock: Callable[[], float] = time.monotonic) -> None:

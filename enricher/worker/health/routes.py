@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -26,27 +26,11 @@ class ProbeResult:
     reason: str
 
 
-class Health(Protocol):
-    """Gives the answers of the routes, in threads of the server. Probes do not block."""
+class Health(ABC):
+    """Gives the answers of the routes of a process, in threads of the server. Probes do not block.
 
-    def liveness(self) -> ProbeResult:
-        """Whether the process works, or could again without a restart."""
-
-    def readiness(self) -> ProbeResult:
-        """Whether the worker processes articles, or would if there were any."""
-
-    def startup(self) -> ProbeResult:
-        """Whether the start is over."""
-
-    def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The metrics in a format that `accept` allows, and its content type."""
-
-    def status(self, since: float = 0.0) -> dict[str, Any]:
-        """Everything that the page shows, with the charts' rows after `since` (Unix time)."""
-
-
-class Starting(ABC):
-    """The part of a process's health that answers while it starts. `step`: the first step of the start."""
+    `step`: the first step of its start.
+    """
 
     def __init__(self, step: str) -> None:
         self._step = step
@@ -61,8 +45,24 @@ class Starting(ABC):
         self._step = step
 
     def startup(self) -> ProbeResult:
-        """Whether everything is built and connected."""
+        """Whether the start is over: everything is built and connected."""
         return ProbeResult(ok=True, reason="started") if self.is_built else ProbeResult(ok=False, reason=self._step)
+
+    @abstractmethod
+    def liveness(self) -> ProbeResult:
+        """Whether the process works, or could again without a restart."""
+
+    @abstractmethod
+    def readiness(self) -> ProbeResult:
+        """Whether the worker processes articles, or would if there were any."""
+
+    @abstractmethod
+    def metrics(self, accept: str) -> tuple[bytes, str]:
+        """The metrics in a format that `accept` allows, and its content type."""
+
+    @abstractmethod
+    def status(self, since: float = 0.0) -> dict[str, Any]:
+        """Everything that the page shows, with the charts' rows after `since` (Unix time)."""
 
 
 @dataclass(frozen=True, slots=True)

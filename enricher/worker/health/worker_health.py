@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from enricher.worker.health.routes import ProbeResult, Starting
+from enricher.worker.health.routes import Health, ProbeResult
 from enricher.worker.health.samples import (
     COLUMNS,
     EVERY_S,
@@ -63,7 +63,7 @@ class View:
     recoveries: Callable[[], Sequence[RecoveryNote]]
 
 
-class WorkerHealth(Starting):
+class WorkerHealth(Health):
     """Answers for one worker, also before it is built."""
 
     def __init__(
