@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,12 @@ def articles(mix: Mix, count: int, *, seed: int = 0) -> list[bytes]:
         sample = samples[number % len(samples)]
         made.append(sample | {"id": f"{sample['id']}#{number}", "body": _body(kind, number, samples, chance)})
     return [orjson.dumps(article) for article in made]
+
+
+def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
+    """The same articles several times, with unique ids."""
+    decoded = [orjson.loads(value) for value in values]
+    return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in decoded]
 
 
 def poisson(per_s: float, seconds: float, *, seed: int) -> list[float]:

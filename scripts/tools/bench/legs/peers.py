@@ -26,7 +26,7 @@ from enricher.workshop.gate.scoring import EntitySpan, count_by_text, total
 from tools.bench.bench import Bench
 from tools.bench.child import ANSWER_S, ChildFailed
 from tools.bench.legs.limit import run_bare
-from tools.bench.load import Mix, articles
+from tools.bench.load import Mix, articles, laps_of
 from tools.bench.outcome import Outcome, Row, Table
 from tools.bench.peers.line_up import LineUp, Peer, Places, on_a_cpu
 from tools.bench.peers.results import BARE, OURS, outcome
@@ -156,7 +156,7 @@ def _warm_up(bench: Bench, line_up: LineUp, model: Model, plan: Plan, pool: Thre
 
     def try_out(peer: Peer) -> Run | ChildFailed:
         try:
-            return run_peer(bench, peer, plan.left_s * WARM_UP_SHARE, peer.ways[0], values)
+            return run_peer(bench, plan, peer, peer.ways[0], values, share=WARM_UP_SHARE)
         except ChildFailed as error:
             return error
 
@@ -185,7 +185,10 @@ def _contest(
 ) -> dict[str, Standing]:
     """Find the best options of each contender, then let them take turns. Peers that fail, or get no time, are left out."""
     peers = {peer.name: peer for peer in line_up.peers}
-    contenders = [*own, *(Contender(name, _of_peer(bench, peer, plan), peer.ways) for name, peer in peers.items())]
+    contenders = [
+        *own,
+        *(Contender(name, partial(run_peer, bench, plan, peer), peer.ways) for name, peer in peers.items()),
+    ]
     standings = dict[str, Standing]()
 
     def stand(name: str, what: str, found: Callable[[], Standing]) -> None:
@@ -210,10 +213,6 @@ def _contest(
             known = standings[each.name]
             stand(each.name, f"turn {number + 1}", partial(_turn, each, known, block, plan, bench.say))
     return standings
-
-
-def _of_peer(bench: Bench, peer: Peer, plan: Plan) -> Callable[[Options, Sequence[bytes]], Run]:
-    return lambda way, values: run_peer(bench, peer, plan.left_s, way, values)
 
 
 def _try_options(contender: Contender, block: Sequence[bytes], plan: Plan) -> Standing:
@@ -307,12 +306,6 @@ class Incomplete(RuntimeError):
     """A worker did not write exactly one record per article, so it cannot be compared."""
 
 
-def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
-    """The same articles several times, with unique ids."""
-    articles = [orjson.loads(value) for value in values]
-    return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in articles]
-
-
 def run_engine(bench: Bench, model: Model, _way: Options, values: Sequence[bytes]) -> Run:
     """The bare engine on the windows of these articles, cut beforehand, in batches as large as the worker's."""
     cutter, limit = window_cutter(bench.settings, model), bench.settings.articles.max_article_chars
@@ -338,9 +331,12 @@ def run_ours(bench: Bench, model: Model, _way: Options, values: Sequence[bytes])
         )
 
 
-def run_peer(bench: Bench, peer: Peer, limit_s: float, way: Options, values: Sequence[bytes]) -> Run:
-    """Run a peer on the same backlog, timed by the same rule. Raises ChildFailed, also if a record is missing or double."""
-    peer.process.limit_s = min(ANSWER_S, max(TURN_S, limit_s))
+def run_peer(bench: Bench, plan: Plan, peer: Peer, way: Options, values: Sequence[bytes], *, share: float = 1.0) -> Run:
+    """Run a peer on the same backlog, timed by the same rule, in at most this share of the time that is left.
+
+    Raises ChildFailed, also if a record is missing or double.
+    """
+    peer.process.limit_s = min(ANSWER_S, max(TURN_S, share * plan.left_s))
     with bench.topics(values) as topics:
         meter = bench.meter()
         done = peer.process.ask(**order(topics, way, len(values)))
@@ -367,22 +363,16 @@ def _read_written(topics: Topics, values: Sequence[bytes]) -> Written:
 
     A commit returns before brokers have ended the transaction in every partition, so the last records become visible later.
     """
-    records = list[dict[str, Any]]()
+    records, reader = list[dict[str, Any]](), Reader(topics.bootstrap_servers, topics.group)
 
     def is_complete() -> bool:
-        records[:] = records_in(topics)
+        records[:] = [orjson.loads(message.value() or b"{}") for message in reader.records(topics.output)]
         return len(records) >= len(values)
 
     wait_until(is_complete, VISIBLE_S)
     ids = [orjson.loads(value)["id"] for value in values]
     written = check_records(records, ids)
     return {each: written[each] for each in ids[: max(BLOCK, SHORT)]}
-
-
-def records_in(topics: Topics) -> list[dict[str, Any]]:
-    """Read all committed records of the output topic."""
-    messages = Reader(topics.bootstrap_servers, topics.group).records(topics.output)
-    return [orjson.loads(message.value() or b"{}") for message in messages]
 
 
 def check_records(records: Sequence[Mapping[str, Any]], ids: Iterable[str]) -> Written:
