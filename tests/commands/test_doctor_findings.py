@@ -121,9 +121,19 @@ def test_keys_in_two_input_topics_are_noticed(
 def test_keys_in_several_partitions_are_counted() -> None:
     """Each once, however often it changes its partition; what has no key cannot be in the wrong place."""
     counted = KeyPartitions()
-    for key, partition in ((b"a", 0), (b"b", 1), (b"a", 2), (b"b", 1), (b"a", 0), (None, 3), (None, 4)):
+    for key, partition in (
+        (b"a", 0),
+        (b"b", 1),
+        (b"a", 1),
+        (b"b", 1),
+        (b"a", 0),
+        (b"c", 1),
+        (b"c", 0),
+        (None, 3),
+        (None, 4),
+    ):
         counted.note(key, partition)
-    assert (2, 1) == (len(counted.digests), counted.in_several)
+    assert (3, 2) == (len(counted.digests), counted.in_several)
 
 
 @pytest.fixture
