@@ -92,59 +92,47 @@ def parent_of(folder: Path, *programs: str, grace_s: float = 30.0, until_done: b
 
 FAILING = "ready(NAME); sys.stdin.read(); sys.exit({})"
 """A child that fails while it drains."""
-Act = Callable[[Run, Sequence[psutil.Process]], None]
-
-
-def stop(run: Run, _children: Sequence[psutil.Process]) -> None:
-    """Ask all to end."""
-    run.processes.stop()
-
-
-def kill_one(_run: Run, children: Sequence[psutil.Process]) -> None:
-    """Kill the first one without asking."""
-    children[0].kill()
-
-
-def freeze_and_kill(_run: Run, children: Sequence[psutil.Process]) -> None:
-    """The first one stands still, and the second one is killed."""
-    children[0].suspend()
-    children[1].kill()
-
-
-def let_end(run: Run, _children: Sequence[psutil.Process]) -> None:
-    """The first one ends by itself."""
-    (run.folder / "go").touch()
-
-
-def ends_with(code: str) -> str:
-    """A child that ends so once it may."""
-    return f"ready(NAME); until('go'); {code}"
+ENDING = "ready(NAME); until('go'); sys.exit({})"
+"""A child that ends so once it may."""
+ACTS: dict[str, Callable[[Run, Sequence[psutil.Process]], None]] = {
+    "all are asked to end": lambda run, _children: run.processes.stop(),
+    "the first is killed": lambda _run, children: children[0].kill(),
+    "the first ends": lambda run, _children: (run.folder / "go").touch(),
+}
 
 
 @pytest.mark.parametrize(
     ("programs", "act", "code", "drained"),
     [
-        pytest.param([WORKING] * 3, stop, 0, {0, 1, 2}, id="all are asked to end, and drain"),
-        pytest.param([ends_with("sys.exit(0)"), WORKING, WORKING], let_end, 0, {1, 2}, id="one is done"),
-        pytest.param([ends_with("sys.exit(12)"), WORKING, WORKING], let_end, 12, {1, 2}, id="one fails"),
-        pytest.param([WORKING, WORKING, WORKING], kill_one, 137, {1, 2}, id="one is killed, as a shell says it"),
-        pytest.param([ends_with("sys.exit(3)"), FAILING.format(7)], let_end, 3, set(), id="the cause counts"),
-        pytest.param([WORKING, FAILING.format(6)], stop, 6, {0}, id="one fails while all are asked to end"),
-        pytest.param([DEAF, WORKING, WORKING], freeze_and_kill, 137, {2}, id="a frozen one is killed after the grace"),
-        pytest.param([DEAF, WORKING], stop, 7, {1}, id="one that does not drain is killed: no progress"),
+        ([WORKING, WORKING, WORKING], "all are asked to end", 0, {0, 1, 2}),
+        ([WORKING, FAILING.format(6)], "all are asked to end", 6, {0}),
+        ([ENDING.format(0), WORKING, WORKING], "the first ends", 0, {1, 2}),
+        ([ENDING.format(12), WORKING, WORKING], "the first ends", 12, {1, 2}),
+        ([ENDING.format(3), FAILING.format(7)], "the first ends", 3, set[int]()),
+        ([WORKING, WORKING, WORKING], "the first is killed", 137, {1, 2}),
+        ([DEAF, WORKING], "all are asked to end", 7, {1}),
     ],
 )
 def test_the_first_that_ends_ends_all_with_its_code(
-    tmp_path: Path, programs: Sequence[str], act: Act, code: int, drained: set[int]
+    tmp_path: Path, programs: Sequence[str], act: str, code: int, drained: set[int]
 ) -> None:
-    """The others drain within the grace; what failed first is what to look at."""
-    with parent_of(tmp_path, *programs, grace_s=0.5 if DEAF in programs else 30.0) as run:
+    """The others drain within the grace, or are killed; what failed first is what to look at. Signals as a shell says."""
+    with parent_of(tmp_path, *programs, grace_s=1.0 if DEAF in programs else 30.0) as run:
         children = run.until_ready(len(programs))
         assert [*range(len(programs))] == run.processes.running()
-        act(run, children)
+        ACTS[act](run, children)
         assert code == run.code()
         assert drained == {index for index in range(len(programs)) if run.drained(index)}
         assert [] == run.processes.running()
+
+
+def test_a_frozen_child_does_not_keep_a_parent_that_ends(tmp_path: Path) -> None:
+    """It is killed after the grace; the code is that of the child that ended all."""
+    with parent_of(tmp_path, DEAF, WORKING, grace_s=0.5) as run:
+        frozen, killed = run.until_ready(2)
+        frozen.suspend()
+        killed.kill()
+        assert 137 == run.code()
 
 
 def test_until_done_a_child_that_ends_with_zero_leaves_the_others_at_work(tmp_path: Path) -> None:
