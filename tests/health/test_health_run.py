@@ -218,6 +218,6 @@ def test_a_worker_whose_c_code_holds_the_lock_ends_by_itself(topics: Topics, tmp
 
 def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
     """A model's folder on a disk that does not answer, for example: the watchdog ends the process."""
-    with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "4"}, gates=["loading"]) as worker:
+    with running(tmp_path, {}, gates=["loading", "hasty"]) as worker:
         assert 7 == worker.process.wait(PATIENCE_S)
     assert "no progress in 'starting' for 4 s" in (tmp_path / "log").read_text()
