@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import orjson
 from confluent_kafka import Producer
 
 from tools.chaos.crew import environment_of
@@ -134,12 +133,11 @@ class ReplayKilled(CommandKilled):
         self.ends = self.scene.ends()
         self.begins = {number: max(0, end - self.records // len(self.ends)) for number, end in self.ends.items()}
         self.group = f"{self.topics.group}.replay"
-        file = self.scene.folder / f"{self.topics.group}.jsonl"
-        rows = [orjson.dumps({"partition": number, "to": offset}) for number, offset in self.begins.items()]
-        file.write_bytes(b"\n".join(rows))
-        codes = self._run_to_its_end(["offsets", "set", self.group, self.scene.names.input, "--at", str(file)])
-        if codes[-1] != 0:
-            self.broken.append(f"{self.name}: its offsets were not set, the command ended with {codes}")
+        for number, offset in self.begins.items():
+            place = ["--at", str(offset), "--partition", str(number)]
+            codes = self._run_to_its_end(["offsets", "set", self.group, self.scene.names.input, *place])
+            if codes[-1] != 0:
+                self.broken.append(f"{self.name}: an offset was not set, the command ended with {codes}")
         return ["--into", self.topics.output, "--dead-letters", self.topics.dead_letters, "--group", self.group]
 
     def check(self) -> Counter[str]:
