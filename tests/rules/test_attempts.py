@@ -112,6 +112,16 @@ def test_an_attempt_whose_transaction_failed_is_counted_again() -> None:
     assert said(attempts.count_attempts({HERE: 10})) == ({HERE: 10}, {HERE: Mark(2)})
 
 
+def test_marks_of_others_count() -> None:
+    """A partition that was lost and came back with more deaths than our own is suspect."""
+    attempts = begun(Mark(1))
+    attempts.count_attempts({HERE: 10})
+    attempts.leave([HERE])
+    attempts.expect([HERE])
+    assert attempts.begin(HERE, Start(10, Mark(3)))
+    assert list(attempts.suspects) == [HERE]
+
+
 def test_a_suspect_partition_is_taken_record_by_record() -> None:
     """Each is counted alone, at its own offset; the next owner after a commit continues so."""
     attempts = begun(Mark(3))

@@ -41,6 +41,25 @@ def test_what_is_finished_waits_for_what_is_before_it() -> None:
     assert {P0: 13} == release.committable
 
 
+def test_nothing_is_released_twice() -> None:
+    """A second release right after has nothing to say, not even the same offset."""
+    tracker, (ticket,) = tracked(5)
+    ticket.finish(Tombstone())
+    assert not tracker.release({}).empty
+    assert tracker.release({P0: 6}).empty
+
+
+def test_positions_count_only_for_partitions_without_work_in_flight() -> None:
+    """A position beyond an unfinished article would skip it."""
+    tracker, (ticket,) = tracked(5)
+    assert tracker.idle() == []
+    assert tracker.release({P0: 20}).empty
+    ticket.finish(Tombstone())
+    assert {P0: 6} == tracker.release({P0: 20}).committable
+    assert tracker.idle() == [P0]
+    assert {P0: 20} == tracker.release({P0: 20}).committable
+
+
 def test_a_partition_that_is_not_ours_is_not_committed() -> None:
     """A position of one that went away is ignored."""
     tracker, _ = tracked(5)
@@ -63,6 +82,16 @@ def test_a_record_below_the_committable_offset_is_a_bug() -> None:
     tracker.release({P0: 10})
     with pytest.raises(AssertionError):
         tracked(9, tracker=tracker)
+
+
+def test_after_forgetting_the_offsets_may_start_again() -> None:
+    """A rewind delivers the same offsets once more, and they are released once more."""
+    tracker, (old,) = tracked(5)
+    assert tracker.forget() == 1
+    assert old.forgotten
+    _, (new,) = tracked(5, tracker=tracker)
+    new.finish(Tombstone())
+    assert [new] == list(tracker.release({}).tickets)
 
 
 def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
