@@ -28,7 +28,6 @@ from enricher.operate import offset_commands as skipping
 from enricher.worker.kafka import partition as rules
 from enricher.worker.kafka import ranges
 from enricher.worker.kafka.assignment import Assignment, Fetching
-from enricher.worker.kafka.errors import ClientErrors
 from enricher.worker.kafka.partition import Damage, State
 from enricher.worker.kafka.partitions import Partitions
 from enricher.worker.kafka.properties import KafkaConfig
@@ -324,15 +323,13 @@ def test_a_reader_without_a_group_never_takes_a_damaged_batch_for_data(damaged: 
         list(reader.read(damaged.input, {0: (0, 3)}, "reading"))
 
 
-@pytest.mark.broker
-def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
+def test_a_client_that_does_not_go_back_is_trouble() -> None:
     """Otherwise it would continue behind the damaged batch, and its records would be lost."""
-    config = config_for(topics)
-    consumer = Consumer(config.consumer())
-    consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
+    consumer = Consumer(CONFIG.consumer())
+    consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # never begun, for no broker is there
     partitions = Partitions(lambda _name: 10, bound_s=60, start_bound_s=80)
     partitions.add([PLACE], 0.0)
     partitions[PLACE].begin(Start(7, Mark()))
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
-        Fetching(consumer, partitions, ClientErrors(config)).go_back([PLACE])
+        Fetching(consumer, partitions, CLIENT_ERRORS).go_back([PLACE])
     consumer.close()
