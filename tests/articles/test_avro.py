@@ -240,7 +240,7 @@ def test_what_many_types_contain_is_made_once() -> None:
 
 @pytest.mark.slow
 def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
-    """A negative control: what may be read does not fit into half of its own size."""
+    """A negative control: what may be read does not fit into half of its size."""
     kind = array_of("string")
     strings = Hostile("strings", schema_of(kind), [(written(kind, ["\U0001f68b" * 62_500] * 16), 1)])
     assert {"strings": "read: 1 fields"} == outcomes([strings])
@@ -292,7 +292,7 @@ def test_a_large_schema_is_compiled_in_seconds() -> None:
 
 
 def test_a_schema_may_be_the_name_of_a_reference() -> None:
-    """As registries have it. A path in a name opens no file."""
+    """Registries have references too. A path in a name opens no file."""
     for name in ("a", "../../etc/passwd"):
         schema = Schema("AVRO", "acme.Author", (NamedSchema(name, json.dumps(AUTHOR)),))
         assert {"name": "x"} == compile_schema(schema)(b"\x02x")

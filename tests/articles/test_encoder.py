@@ -359,7 +359,7 @@ def test_an_offset_without_a_version_ends_the_worker_with_what_to_do(
 @pytest.mark.parametrize("article", ["none", "metadata"])
 @pytest.mark.parametrize("by_language", [False, True])
 def test_a_worker_notes_the_version_if_records_are_to_have_it(article: str, *, by_language: bool) -> None:
-    """By the setting `output.version`, whatever else of the article is kept for its record or for the choice of tasks."""
+    """The setting `output.version` names it, whatever else of the article is kept for its record or the choice of tasks."""
     value = orjson.dumps({"id": "a-1", "body": "Oslo", "language": "nb"})
     raw = RawRecord(Partition("articles", 0), 1042, None, value)
     for on, wanted in ((False, None), (True, 1 << 55 | 1042 << 12 | 2)):

@@ -113,7 +113,7 @@ TEXTS = [
 
 
 def slices(source: str, *words: str) -> list[str]:
-    """What the source has where these words are in its text."""
+    """The text of the source where these words are in its text."""
     text, source_map = read_html([source])
     ranges = [source_map.source_range(text.index(word), text.index(word) + len(word)) for word in words]
     return [source[start:end] for start, end in ranges]
@@ -306,7 +306,7 @@ def raw(body: object, **more: object) -> RawRecord:
 
 
 def source_slice(article: Article, source: str, word: str) -> str:
-    """What the source has where a word of the body is."""
+    """The text of the source where a word of the body is."""
     assert article.source_map is not None
     start, end = article.source_map.source_range(article.body.index(word), article.body.index(word) + len(word))
     return source[start:end]
@@ -347,7 +347,7 @@ def test_the_limit_of_characters_counts_text_and_that_of_bytes_the_source(reads:
 
 @pytest.mark.parametrize("body", ["<p></p>", "<script>Oslo</script>", "<!-- Oslo -->&nbsp;", "<b title='Oslo'", ""])
 def test_html_without_visible_text_is_a_dead_letter(reads: Reads, body: str) -> None:
-    """As a body of white space is, unless there is a title."""
+    """A body of white space is one too, unless there is a title."""
     read = reads(body_format="html")
     with pytest.raises(InvalidArticle, match="title and body have no visible character"):
         read(raw(body))
@@ -371,7 +371,7 @@ def test_lines_of_a_file_are_read_alike_and_our_own_samples_are_text(reads: Read
 
 
 def test_the_map_counts_as_memory_of_the_article(reads: Reads) -> None:
-    """What is beyond the record is counted while the article is in flight."""
+    """Bytes beyond the record are counted while the article is in flight."""
     record = raw("<b>a</b>&amp;" * 100)
     article = reads(body_format="html")(record)
     assert article.source_map is not None

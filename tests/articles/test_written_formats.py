@@ -116,7 +116,7 @@ def full_record() -> EnrichedRecord:
 
 
 def packed(record: EnrichedRecord) -> dict[str, Any]:
-    """What the JSON of a record says, with its metadata and its article as JSON text, as Avro and Protobuf have them."""
+    """The JSON of a record, with its metadata and its article as JSON text, as Avro and Protobuf have them."""
     said: dict[str, Any] = orjson.loads(encode_record(record))
     if record.article.further:
         said["metadata"] = {name: orjson.dumps(value).decode() for name, value in said["metadata"].items()}
@@ -126,7 +126,7 @@ def packed(record: EnrichedRecord) -> dict[str, Any]:
 
 
 def without_nulls(value: Any) -> Any:  # noqa: ANN401  JSON
-    """What a reader of Avro found, without the fields that a record lacks."""
+    """The values that a reader of Avro found, without the fields that a record lacks."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -115,7 +115,7 @@ for line in sys.argv[1:]:
 
 
 def test_help_waits_for_no_library_that_its_command_does_not_need() -> None:
-    """That of all commands loads none; ONNX Runtime alone, which half of them never use, takes most of a second."""
+    """The help of all commands loads none; ONNX Runtime alone, which half of them never use, takes most of a second."""
     lines = ["", *(" ".join(words) for words in WORDS if words[0] in WITHOUT_A_MODEL)]
     done = subprocess.run(
         [sys.executable, "-c", _HELP_OF_EACH, *lines], capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -52,7 +52,7 @@ def test_a_superseded_letter_never_comes_back(topics: Topics) -> None:
 
 
 def test_what_a_selection_leaves_is_found_by_a_later_one(topics: Topics) -> None:
-    """By type, time and number; each letter is sent once, in whichever run selects it first."""
+    """Letters are selected by type, time and number; each is sent once, in whichever run selects it first."""
     sent = inputs(12)
     places = publish(topics.bootstrap_servers, topics.input, sent)
     kinds = (("decode", "A", 0.0), ("decode", "B", 0.0), ("publish", "B", 0.0), ("publish", "A", 900_000.0))

@@ -214,7 +214,7 @@ def test_a_variable_that_is_no_setting_would_be_noticed() -> None:
 
 
 def test_a_replay_has_the_settings_of_the_workers() -> None:
-    """But for those of its own: another model and a limit."""
+    """It differs only in what it is given: another model and a limit."""
     replay = render(values_of(CHART / "ci" / "replay-values.yaml"))
     replayed, live = (
         settings_of(replay.one("Job")["spec"]["template"]["spec"]["containers"][0]),

@@ -1,7 +1,7 @@
 """All troubles in one run, and `index verify` over it: right as shipped, wrong where versions are offsets of the output.
 
 Two indexers, of which one is late; `kill -9` while a request is on its way that is executed in the end; an index that is
-busy and cuts connections; a replay by another model through a topic of its own, while live records come.
+busy and cuts connections; a replay by another model through another topic, while live records come.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class CommandKilled(Fault):
 
     command: ClassVar[Sequence[str]]
     on_live_topics: ClassVar[bool]
-    """Whether the settings of the command name the live group and topics, or topics of its own."""
+    """Whether the settings of the command name the live group and topics, or other ones."""
     records = 150
 
     def choose(self) -> None:

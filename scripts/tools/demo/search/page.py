@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 CATALOGUE = "catalogue"
 FACETS = {CATALOGUE: "In the catalogue", "PER": "People", "ORG": "Organisations", "LOC": "Places"}
-"""What has a facet, and its heading: entries of the catalogue, each as its name, a tab, and its id; labels of the model."""
+"""Headings of the facets, by the model's label. `catalogue` has its entries, each as its name, a tab, and its id."""
 _HITS, _FACET_VALUES = 50, 10
 """All of the demonstration's articles fit into one page."""
 _MAX_TEXT_CHARS, _MAX_CHOSEN = 200, 12
